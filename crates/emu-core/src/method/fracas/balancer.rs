@@ -125,6 +125,10 @@ impl Balancer {
         self.next
     }
 
+    pub(super) fn cpus(&self) -> &CpuList {
+        self.groups.cpus()
+    }
+
     pub(crate) fn real_time(&self) -> usize {
         self.real_time
     }

@@ -12,6 +12,7 @@ mod quota_group;
 mod quota_loop;
 mod real_time;
 mod trim;
+mod turn_end;
 
 mod quotas;
 mod shares;

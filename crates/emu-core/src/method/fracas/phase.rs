@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use super::quota_group::QuotaGroup;
+use super::turn_end::PRIORITY;
 use crate::error::Result;
+use crate::sys::sched;
 use crate::sys::time::{self, Nanos};
 
 /// How far apart the periods may begin, as a part of one: less than a tick makes of the turns anyway.
@@ -17,6 +19,9 @@ const CLOSE: f64 = 0.01;
 const STEP: f64 = 0.002;
 const STEP_MIN: Duration = Duration::from_micros(50);
 
+/// A period that is seen so much later, in nanoseconds, is not known to have begun then.
+const LATE: Nanos = 1_000_000;
+
 /// A group whose period did not begin within so many has nothing to run.
 const PATIENCE: f64 = 1.6;
 
@@ -24,23 +29,41 @@ const PATIENCE: f64 = 1.6;
 const SOON: Nanos = 2;
 const LATEST: Nanos = 1_000_000_000;
 
+/// Has the next periods of groups that are in no use yet begin within a millisecond.
+///
+/// A timer that is started expires at the next multiple of the period since it expired last (`start_cfs_bandwidth`). With a
+/// period of 1 ms that is soon, and it keeps the moment when a longer period is written at once. What cannot be written so,
+/// as a group above has less, is moved later.
+pub(super) fn gather(groups: &mut [QuotaGroup]) {
+    for group in groups {
+        let _ = group.hasten();
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Phase {
     /// When to look; `None` while the phases are known to be the same.
     next: Option<Nanos>,
+    begin: Option<Nanos>,
     pause: Nanos,
     /// The periods of each group at the last look: a group that has new ones is in use.
     before: Vec<u64>,
 }
 
 impl Phase {
-    pub(super) fn new(period_us: u64) -> Self {
+    pub(super) fn new(groups: &[QuotaGroup], period_us: u64) -> Self {
         let pause = SOON * period_us as Nanos * 1_000;
-        Self { next: Some(time::now() + pause), pause, before: Vec::new() }
+        let before = groups.iter().map(|group| group.periods().unwrap_or(0)).collect();
+        Self { next: Some(time::now() + pause), begin: None, pause, before }
     }
 
     pub(super) fn next(&self) -> Option<Nanos> {
         self.next
+    }
+
+    /// When a period began, of all groups or, before they are in one phase, of the first; `None` until it is known.
+    pub(super) fn begin(&self) -> Option<Nanos> {
+        self.begin
     }
 
     /// Moves the periods into one phase, if all groups are in use; takes up to six periods. Where `is_interrupted`
@@ -53,15 +76,23 @@ impl Phase {
         self.next = Some(time::now() + self.pause);
         let periods = groups.iter().map(QuotaGroup::periods).collect::<Result<Vec<_>>>()?;
         let before = std::mem::replace(&mut self.before, periods);
-        if before.is_empty() {
-            return Ok(());
-        }
         let period = groups.first().map_or(0, |group| group.asked().1) as Nanos * 1_000;
         self.pause = (self.pause * 2).min(LATEST.max(SOON * period));
         if before.iter().zip(&self.before).any(|(before, now)| before == now) {
             return Ok(());
         }
+        ahead_of_tasks(|| self.align(groups, period, is_interrupted))
+    }
+
+    fn align(
+        &mut self,
+        groups: &mut [QuotaGroup],
+        period: Nanos,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
         let Some(begins) = observe(groups, period, is_interrupted)? else { return Ok(()) };
+        // The others come to begin with the first.
+        self.begin = begins.first().copied();
         let delays = delays(&begins, period);
         if delays.iter().all(|delay| *delay == 0) {
             self.next = None;
@@ -73,6 +104,17 @@ impl Phase {
     }
 }
 
+/// With real-time priority, if allowed: between busy tasks, this thread would see a period up to a tick after it has begun.
+fn ahead_of_tasks<T>(look: impl FnOnce() -> T) -> T {
+    let is_ahead = sched::set_fifo(PRIORITY).is_ok();
+    let result = look();
+    if is_ahead {
+        // Who has no more than a limit that allows the priority may not give it back, and stays ahead.
+        let _ = sched::set_normal();
+    }
+    result
+}
+
 /// When the next period of each group began; `None` where one has nothing to run, or when interrupted.
 fn observe(
     groups: &[QuotaGroup],
@@ -80,7 +122,7 @@ fn observe(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<Nanos>>> {
     let mut begins = vec![None; groups.len()];
-    let before = groups.iter().map(QuotaGroup::periods).collect::<Result<Vec<_>>>()?;
+    let mut before = groups.iter().map(QuotaGroup::periods).collect::<Result<Vec<_>>>()?;
     let deadline = time::now() + (period as f64 * PATIENCE) as Nanos;
     let mut last = time::now();
     while begins.iter().any(Option::is_none) {
@@ -88,9 +130,13 @@ fn observe(
             return Ok(None);
         }
         std::thread::sleep(step(period));
-        for ((group, before), begin) in groups.iter().zip(&before).zip(&mut begins) {
-            if begin.is_none() && group.periods()? != *before {
-                *begin = Some(last.midpoint(time::now()));
+        for ((group, before), begin) in groups.iter().zip(&mut before).zip(&mut begins) {
+            let periods = group.periods()?;
+            if begin.is_none() && periods != *before {
+                let now = time::now();
+                // Else the next one is waited for.
+                *begin = (now - last <= LATE).then(|| last.midpoint(now));
+                *before = periods;
             }
         }
         last = time::now();

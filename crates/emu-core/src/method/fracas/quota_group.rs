@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::idle_quota::{IdleQuota, QuotaTurns};
 use super::mark::Mark;
 use super::trim::{Due, Trim, Window};
+use super::turn_end::Turn;
 use crate::ablation::{Correction, is_off};
-use crate::cgroup::{Bandwidth, Limit, QUOTA_MIN_US, Quota};
+use crate::cgroup::{Bandwidth, Limit, PERIOD_MIN, QUOTA_MIN_US, Quota};
 use crate::duty::stop_cost::StopCost;
 use crate::error::Result;
 use crate::sys::time::{self, Nanos};
@@ -31,6 +32,8 @@ pub(crate) struct QuotaGroup {
     owed: Nanos,
     extra_us: u64,
     tick: Duration,
+    /// Whether turns end when the quota is used up, and not at the next tick.
+    has_turn_ends: bool,
     /// Where it is known, the quota is corrected by it and by the trim. Else the trim only keeps account.
     stall_cost: Option<StopCost>,
     /// Where the last window ended.
@@ -64,6 +67,7 @@ impl QuotaGroup {
             owed: 0,
             extra_us: 0,
             tick: time::tick(),
+            has_turn_ends: false,
             stall_cost,
             mark: None,
             written: None,
@@ -99,7 +103,8 @@ impl QuotaGroup {
         };
         let period = period_us as f64 * 1e3;
         let run = asked * period;
-        let stalls = stalls_per_period(run, time::nanos(self.tick) as f64);
+        let stalls =
+            if self.has_turn_ends { 1.0 } else { stalls_per_period(run, time::nanos(self.tick) as f64) };
         let lost = stalls * cost.of_stop(run / stalls).min(STALL_COST_MOST) as f64 / period;
         // Where hardly any time is left out of a period, the kernel does not do so in each.
         asked + lost.min((self.size - asked) / 2.0)
@@ -254,14 +259,20 @@ impl QuotaGroup {
         Ok(changed && self.stall_cost.is_some() && before != self.limit(self.asked, self.period_us))
     }
 
-    /// Has the next period pay what is owed. That quota is written and written back, and each write forgives what the turn
-    /// before has overrun: half a tick in the mean.
+    /// What a turn overruns in the mean, and a write forgives: it ends at a tick or, if a tick comes before its end, up to as long
+    /// after it as that came before.
+    fn overrun(&self) -> Nanos {
+        let tick = time::nanos(self.tick);
+        if self.has_turn_ends { tick / 4 } else { tick / 2 }
+    }
+
+    /// Has the next period pay what is owed. That quota is written and written back, and each write forgives an overrun.
     fn pay(&mut self, turns: &QuotaTurns, had_rested: bool) {
         let was_paid = std::mem::take(&mut self.extra_us) > 0;
         let due = (self.owed as f64 * self.asked) as Nanos;
         let most = (turns.period as f64 * (1.0 - self.asked)) as Nanos;
         // The full quota of one that has rested is written anyway.
-        let forgiven = if had_rested { turns.tick / 2 } else { turns.tick };
+        let forgiven = if had_rested { self.overrun() } else { 2 * self.overrun() };
         if !self.rest.is_resting() && due > forgiven {
             let paid = due.min(most);
             self.extra_us = ((paid - forgiven).max(0) / 1_000) as u64;
@@ -281,19 +292,39 @@ impl QuotaGroup {
         self.write(self.limit_now(self.asked, self.period_us, self.rest.is_resting()))
     }
 
+    /// Where each period has a turn that this quota ends, and one began at `begin`. Turns are thought to be ended from now on,
+    /// if there are such.
+    pub(super) fn turn(&mut self, begin: Option<Nanos>) -> Option<Turn> {
+        let turn = begin.and_then(|begin| self.turn_from(begin));
+        self.has_turn_ends = turn.is_some();
+        turn
+    }
+
+    fn turn_from(&self, begin: Nanos) -> Option<Turn> {
+        let Limit { quota: Quota::Micros(quota_us), period_us } = self.written? else { return None };
+        let [quota, period] = [quota_us, period_us].map(|micros| micros as Nanos * 1_000);
+        (self.foreign.is_none() && quota < period).then_some(Turn { begin, period, quota })
+    }
+
     pub(super) fn periods(&self) -> Result<u64> {
         Ok(self.bandwidth.throttled()?.periods)
     }
 
+    /// Gives the group the kernel's shortest period, until something is asked for.
+    pub(super) fn hasten(&mut self) -> Result<()> {
+        let period_us = PERIOD_MIN.as_micros() as u64;
+        self.write(Limit { quota: Quota::Micros(QUOTA_MIN_US.max(period_us)), period_us })
+    }
+
     /// Makes the next period longer by so much, until [`renew`](Self::renew) in it. The kernel takes up the period
     /// when the one under way ends, the quota at once: it counts in both periods, so that each has half of what is
-    /// added. Both writes also forgive what the turns before them overran, half a tick in the mean.
+    /// added. Both writes also forgive an overrun.
     pub(super) fn lengthen(&mut self, by_us: u64) -> Result<()> {
         let Limit { quota, period_us } = self.limit_now(self.asked, self.period_us, self.rest.is_resting());
         let quota = match quota {
             Quota::Micros(micros) => {
                 let added = micros as f64 * by_us as f64 / period_us.max(1) as f64 / 2.0;
-                let forgiven = self.tick.as_micros() as f64 / 2.0;
+                let forgiven = self.overrun() as f64 / 1e3;
                 Quota::Micros(((micros as f64 + added - forgiven) as u64).max(QUOTA_MIN_US))
             }
             Quota::Max => Quota::Max,

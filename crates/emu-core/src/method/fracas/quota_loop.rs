@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::balancer::Balancer;
-use super::phase::Phase;
+use super::phase::{self, Phase};
 use super::quota_group::{QuotaGroup, at_period_start};
 use super::real_time::{Threads, count_real_time};
+use super::turn_end::TurnEnd;
 use crate::cgroup::PERIOD_MAX;
+use crate::cpu_list::CpuList;
 use crate::duty::{Command, DutyThread, Wait};
 use crate::error::{Error, Result};
 use crate::notes::Notes;
@@ -27,6 +29,8 @@ struct Work {
     balancer: Option<Balancer>,
     threads: Option<Threads>,
     phase: Option<Phase>,
+    /// For each group, where there are several that have one.
+    turn_ends: Vec<TurnEnd>,
     window: Nanos,
     window_end: Nanos,
     first_periods: u64,
@@ -90,6 +94,9 @@ impl QuotaLoop {
         shares: &[f64],
         period_us: u64,
     ) -> Result<Self> {
+        if governed.len() > 1 {
+            phase::gather(&mut governed);
+        }
         for (group, &share) in governed.iter_mut().zip(shares) {
             group.begin(share, period_us)?;
         }
@@ -98,6 +105,7 @@ impl QuotaLoop {
             balancer,
             threads,
             phase: None,
+            turn_ends: Vec::new(),
             window: 0,
             window_end: 0,
             first_periods: 0,
@@ -112,6 +120,7 @@ impl QuotaLoop {
         work.first_periods = work.periods();
         if let Some(balancer) = &mut work.balancer {
             balancer.begin(&mut work.governed)?;
+            work.turn_ends = turn_ends(balancer.cpus());
         }
         work.begin_windows(period_us);
         let wanted = Arc::new(Mutex::new(Wanted { shares: shares.to_vec(), period_us }));
@@ -169,6 +178,7 @@ impl QuotaLoop {
         if work.real_time > 0 {
             problems.push(format!("{} threads are real-time: no quota limits them", work.real_time));
         }
+        let ends: Nanos = work.turn_ends.iter().map(TurnEnd::cpu_time).sum();
         Report {
             groups: work
                 .governed
@@ -178,7 +188,7 @@ impl QuotaLoop {
             period: Duration::from_micros(period_us),
             periods: work.periods().saturating_sub(work.first_periods),
             longest_stall: work.governed.iter().map(QuotaGroup::longest_stall).max().unwrap_or_default(),
-            own_cpu: time::span(self.own_cpu.load(Ordering::Relaxed)),
+            own_cpu: time::span(self.own_cpu.load(Ordering::Relaxed) + ends),
             problems,
         }
     }
@@ -207,6 +217,12 @@ fn run(work: &Mutex<Work>, wanted: &Mutex<Wanted>, own_cpu: &AtomicI64, wait: &W
     }
 }
 
+/// A thread on each of several CPUs, or none.
+fn turn_ends(cpus: &CpuList) -> Vec<TurnEnd> {
+    let ends = cpus.iter().filter(|_| cpus.len() > 1).map_while(TurnEnd::start).collect::<Vec<_>>();
+    if ends.len() == cpus.len() { ends } else { Vec::new() }
+}
+
 fn settle(group: &mut QuotaGroup, found: &mut Notes) -> Result<()> {
     if !group.settle()? {
         return Ok(());
@@ -226,7 +242,7 @@ impl Work {
         self.window_end = time::now();
         // Lengthened once, a period must still be one that the kernel accepts.
         let can_move = self.governed.len() > 1 && 2 * period_us <= PERIOD_MAX.as_micros() as u64;
-        self.phase = can_move.then(|| Phase::new(period_us));
+        self.phase = can_move.then(|| Phase::new(&self.governed, period_us));
     }
 
     fn next(&self) -> Nanos {
@@ -283,6 +299,10 @@ impl Work {
         }
         if now >= self.window_end {
             self.uncorrected = self.correct(now, is_interrupted).err();
+        }
+        let begin = self.phase.as_ref().and_then(Phase::begin);
+        for (end, group) in self.turn_ends.iter_mut().zip(&mut self.governed) {
+            end.tell(group.turn(begin));
         }
     }
 
