@@ -219,6 +219,26 @@ fn each_step_of_a_trace_is_delivered_by_each_method() {
 }
 
 #[test]
+fn threads_that_spin_for_each_other_keep_pace() {
+    // At most 6 % was seen, and 22 % at 25 % where turns end at each CPU's own tick.
+    const CLOSE: f64 = 0.1;
+    let Some(report) = Guest::TWO_NEW.run("pair.sh 10000") else { return };
+    let seconds: Vec<_> = report.lines("pair").map(|words| numbers(&words)).collect();
+    let [native, slowed @ ..] = &seconds[..] else { panic!("{}", report.text()) };
+    assert_eq!(slowed.len(), 2, "{}", report.text());
+    for line in slowed {
+        let (speed, got) = (line[0] / 100.0, native[1] / line[1]);
+        println!(
+            "{:.0} % asked, {:.2} % got, {:+.1} %",
+            speed * 100.0,
+            got * 100.0,
+            (got / speed - 1.0) * 100.0
+        );
+        assert!((got / speed - 1.0).abs() < CLOSE, "{}", report.text());
+    }
+}
+
+#[test]
 fn kept_costs_that_let_tasks_run_too_fast_are_dropped() {
     let Some(report) = Guest::ONE.run("costs.sh") else { return };
     let lines = |word| report.lines(word).map(|words| words.join(" ")).collect::<Vec<_>>();

@@ -2,13 +2,15 @@
 //!
 //! `count` writes how many units of work fit in a fixed time, five times over; `rate SETTLE_MS WINDOW_MS AWAY_US [turns]` how many
 //! steps of work it gets done in a second; `load PRIORITY STEPS IDLE_MS` works and sleeps in turns, with a priority above 0 as a
-//! real-time task; `busy CPU...` works on each of these CPUs for as long as it lives; `used WINDOW_US FOLDER_IN_PROC...` writes the share of a CPU that each of these tasks uses, by the kernel's
-//! own account; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports past the kernel.
+//! real-time task; `busy CPU...` works on each of these CPUs for as long as it lives; `pair ROUNDS` writes the seconds that two
+//! threads take which spin for each other after each round; `used WINDOW_US FOLDER_IN_PROC...` writes the share of a CPU that
+//! each of these tasks uses, by the kernel's own account; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports past the kernel.
 
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -72,6 +74,29 @@ fn rate(settle: Duration, window: Duration, away: Duration, turns: bool) -> f64 
     let (steps, passed) = work(begin + window, Duration::MAX);
     let (more, end) = if turns { work(passed + settle, away) } else { (0, passed) };
     (steps + more) as f64 / (end - begin).as_secs_f64()
+}
+
+/// Two threads work in rounds, and spin after each until the other one has done it, too.
+fn pair(rounds: u64) -> Duration {
+    const STEPS: u64 = 20_000;
+    let done = [const { AtomicU64::new(0) }; 2];
+    let work = |own: &AtomicU64, other: &AtomicU64| {
+        for round in 1..=rounds {
+            (0..STEPS).for_each(|i| {
+                black_box(i);
+            });
+            own.store(round, Ordering::Release);
+            while other.load(Ordering::Acquire) < round {
+                std::hint::spin_loop();
+            }
+        }
+    };
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| work(&done[0], &done[1]));
+        work(&done[1], &done[0]);
+    });
+    begin.elapsed()
 }
 
 /// Works so many steps, sleeps, and so on until it is killed.
@@ -156,6 +181,10 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             };
             return load(priority, steps, Duration::from_millis(idle));
+        }
+        ["pair", rounds] => {
+            let Ok(rounds) = rounds.parse() else { return ExitCode::from(2) };
+            println!("{:.4}", pair(rounds).as_secs_f64());
         }
         ["busy", ref cpus @ ..] => {
             if let Err(error) = busy(cpus) {
