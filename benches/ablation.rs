@@ -64,8 +64,17 @@ const OF_HOGS: [Correction; 12] = [
     SearchAfterBurn,
     InterruptsOfOthers,
 ];
-const OF_FRACAS: [Correction; 8] =
-    [DetunedGrid, StopCostBase, StopCostTick, StallCost, StallFrequency, IdleQuota, CrowdedBirth, Trim];
+const OF_FRACAS: [Correction; 9] = [
+    DetunedGrid,
+    StopCostBase,
+    StopCostTick,
+    StallCost,
+    StallFrequency,
+    IdleQuota,
+    CrowdedBirth,
+    TurnEnds,
+    Trim,
+];
 
 /// Each method with its period in milliseconds and its corrections.
 fn methods() -> [(&'static str, MethodId, u64, Vec<Correction>); 7] {

@@ -42,6 +42,7 @@ pub enum Correction {
     StallFrequency,
     IdleQuota,
     CrowdedBirth,
+    TurnEnds,
     Trim,
 }
 
@@ -67,7 +68,7 @@ pub const VARIABLE: &str = "EMU_ABLATION";
 #[cfg(feature = "ablation")]
 impl Correction {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::Account,
         Self::DetunedGrid,
         Self::LateStart,
@@ -100,6 +101,7 @@ impl Correction {
         Self::StallFrequency,
         Self::IdleQuota,
         Self::CrowdedBirth,
+        Self::TurnEnds,
         Self::Trim,
     ];
 

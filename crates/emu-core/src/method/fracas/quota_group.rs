@@ -259,8 +259,8 @@ impl QuotaGroup {
         Ok(changed && self.stall_cost.is_some() && before != self.limit(self.asked, self.period_us))
     }
 
-    /// What a turn overruns in the mean, and a write forgives: it ends at a tick or, if a tick comes before its end, up to as long
-    /// after it as that came before.
+    /// What a turn overruns in the mean, which a write forgives: half a tick where it ends at one. Where turns are ended, it is no
+    /// more than the time between a tick and the end, and half of that in the mean.
     fn overrun(&self) -> Nanos {
         let tick = time::nanos(self.tick);
         if self.has_turn_ends { tick / 4 } else { tick / 2 }

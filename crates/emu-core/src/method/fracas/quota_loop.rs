@@ -9,6 +9,7 @@ use super::phase::{self, Phase};
 use super::quota_group::{QuotaGroup, at_period_start};
 use super::real_time::{Threads, count_real_time};
 use super::turn_end::TurnEnd;
+use crate::ablation::{Correction, is_off};
 use crate::cgroup::PERIOD_MAX;
 use crate::cpu_list::CpuList;
 use crate::duty::{Command, DutyThread, Wait};
@@ -219,7 +220,8 @@ fn run(work: &Mutex<Work>, wanted: &Mutex<Wanted>, own_cpu: &AtomicI64, wait: &W
 
 /// A thread on each of several CPUs, or none.
 fn turn_ends(cpus: &CpuList) -> Vec<TurnEnd> {
-    let ends = cpus.iter().filter(|_| cpus.len() > 1).map_while(TurnEnd::start).collect::<Vec<_>>();
+    let has_many = cpus.len() > 1 && !is_off(Correction::TurnEnds);
+    let ends = cpus.iter().filter(|_| has_many).map_while(TurnEnd::start).collect::<Vec<_>>();
     if ends.len() == cpus.len() { ends } else { Vec::new() }
 }
 

@@ -6,8 +6,8 @@
 //! of 20 ms they were 25 % too slow. So a real-time thread wakes up on each CPU one quota after each period has begun, and
 //! sleeps again at once.
 //!
-//! What a turn overran is taken from the next one. A wake-up ends that all the same one quota after it has begun, so that both are
-//! as long, until a tick comes before: that turn is shorter, and overruns by less.
+//! What a turn overran is taken from the quota of the next one. That is ended one quota after its period has begun all the same,
+//! so it overruns by as much, unless a tick comes in between and ends it before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -104,12 +104,19 @@ mod tests {
     use crate::testing::skip;
 
     #[test]
-    fn a_turn_ends_one_quota_after_each_begin() {
-        let turn = Turn { begin: 1_000, period: 100, quota: 25 };
-        for (now, end) in
-            [(1_000, 1_025), (1_024, 1_025), (1_025, 1_125), (1_124, 1_125), (900, 925), (0, 25)]
-        {
-            assert_eq!(turn.next_end(now), end, "{now}");
+    fn a_turn_is_ended_twice_after_its_quota() {
+        const US: Nanos = 1_000;
+        let turn = Turn { begin: 40_000 * US, period: 20_000 * US, quota: 5_000 * US };
+        let ends = [
+            (40_000, 45_100),
+            (45_000, 45_100),
+            (45_100, 45_250),
+            (45_250, 65_100),
+            (25_200, 25_250),
+            (0, 5_100),
+        ];
+        for (now, end) in ends {
+            assert_eq!(turn.next_end(now * US), end * US, "{now}");
         }
     }
 
