@@ -48,9 +48,7 @@ pub fn measure(cpu: CpuId, budget: Duration) -> Result<ClockReading> {
     let meter = thread::Builder::new().name("emu-meter".into());
     let thread = meter
         .spawn(move || {
-            let only: CpuList = [cpu].into_iter().collect();
-            affinity::set(0, &only)
-                .map_err(|e| Error::io(format!("cannot run the meter on CPU {cpu}"), e))?;
+            affinity::bind(cpu).map_err(|e| Error::io(format!("cannot run the meter on CPU {cpu}"), e))?;
             // Without the privilege the meter still works; more pairs are rejected.
             let _ = sched::set_fifo(1);
             reading(cpu, &take(budget))

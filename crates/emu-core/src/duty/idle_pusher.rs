@@ -176,8 +176,7 @@ impl Shared {
     }
 
     fn attend(&self, cpu: usize, notes: &Notes) {
-        let only: CpuList = [cpu].into_iter().collect();
-        if affinity::set(0, &only).is_err() || sched::set_idle().is_err() {
+        if affinity::bind(cpu).is_err() || sched::set_idle().is_err() {
             notes.add(format!("CPU {cpu} cannot be kept awake: tasks may resume late on it"));
             return;
         }
@@ -192,7 +191,7 @@ impl Shared {
                 return;
             }
             // The kernel has moved the thread if its CPU went offline; the thread returns once that is back.
-            if affinity::current_cpu() != Some(cpu) && affinity::set(0, &only).is_err() {
+            if affinity::current_cpu() != Some(cpu) && affinity::bind(cpu).is_err() {
                 self.sleep(turn);
                 continue;
             }
@@ -276,7 +275,7 @@ mod tests {
             for cpu in cpus.iter() {
                 let is_over = &is_over;
                 scope.spawn(move || {
-                    affinity::set(0, &[cpu].into_iter().collect()).unwrap();
+                    affinity::bind(cpu).unwrap();
                     while !is_over.load(Ordering::Relaxed) {}
                 });
             }

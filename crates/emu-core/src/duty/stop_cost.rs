@@ -48,8 +48,8 @@ impl StopCost {
     }
 
     /// The cost of stopping tasks of the zone in the manner called `way`, as it is kept. While the zone's tasks have not begun,
-    /// one more batch is measured if there are few, which takes 30 to 50 ms at ticks of 4 ms. `make` returns the [`Stop`] for the
-    /// probe. Where nothing is known, a value is assumed and `notes` tell so.
+    /// one more batch is measured if there are few, which takes 30 to 100 ms at ticks of 4 ms. `make` returns the [`Stop`] for
+    /// the probe. Where nothing is known, a value is assumed and `notes` tell so.
     pub(crate) fn of<S: Stop>(
         host: &Host,
         zone: &Zone,

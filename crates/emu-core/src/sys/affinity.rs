@@ -50,6 +50,11 @@ pub(crate) fn set(tid: Pid, cpus: &CpuList) -> io::Result<()> {
     Mask::of(cpus.iter()).set(tid)
 }
 
+/// Binds the calling thread to this CPU; fails as [`set`].
+pub(crate) fn bind(cpu: CpuId) -> io::Result<()> {
+    Mask::of([cpu]).set(0)
+}
+
 /// `sched_getaffinity(tid)`; 0 is the calling thread.
 pub(crate) fn get(tid: Pid) -> io::Result<CpuList> {
     let Mask(mask) = Mask::get(tid)?;
@@ -72,9 +77,13 @@ mod tests {
         std::thread::spawn(|| {
             let all = get(0).unwrap();
             let one: CpuList = all.first().into_iter().collect();
-            set(0, &one).unwrap();
-            assert_eq!(get(0).unwrap(), one);
-            assert_eq!(current_cpu(), all.first());
+            let ways: [&dyn Fn() -> io::Result<()>; 2] = [&|| set(0, &one), &|| bind(all.first().unwrap())];
+            for way in ways {
+                way().unwrap();
+                assert_eq!(get(0).unwrap(), one);
+                assert_eq!(current_cpu(), all.first());
+                set(0, &all).unwrap();
+            }
         })
         .join()
         .unwrap();

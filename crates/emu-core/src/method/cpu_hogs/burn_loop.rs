@@ -14,7 +14,7 @@ use super::background_load::BackgroundLoad;
 use super::clock_meter::{self, ClockMeter};
 use super::wake_cost::WakeCost;
 use crate::ablation::{Correction, is_off};
-use crate::cpu_list::{CpuId, CpuList};
+use crate::cpu_list::CpuId;
 use crate::duty::idle_pusher::{IdlePusher, SEARCH_FOR_AFTER_BURN};
 use crate::duty::{Command, Counters, Grid, Ledger, Wait};
 use crate::error::{Error, Result};
@@ -92,8 +92,7 @@ impl Default for Seen {
 }
 
 pub(super) fn take_cpu(cpu: CpuId) -> Result<()> {
-    let only: CpuList = [cpu].into_iter().collect();
-    affinity::set(0, &only)
+    affinity::bind(cpu)
         .map_err(|e| Error::io(format!("cannot run a burner on CPU {cpu}"), e))
         .map_err(|e| e.hint_on(&[libc::EINVAL], "is the CPU online, and in the cpuset of emu?"))?;
     sched::set_fifo(PRIORITY).map_err(|e| {

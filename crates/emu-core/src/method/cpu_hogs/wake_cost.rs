@@ -265,8 +265,7 @@ const BURNER: i32 = 2;
 const PROBE: i32 = 1;
 
 fn take_cpu(cpu: CpuId) -> Result<()> {
-    let only: CpuList = [cpu].into_iter().collect();
-    affinity::set(0, &only).map_err(|e| Error::io(format!("cannot run on CPU {cpu}"), e))
+    affinity::bind(cpu).map_err(|e| Error::io(format!("cannot run on CPU {cpu}"), e))
 }
 
 fn become_real_time(priority: i32) -> Result<()> {

@@ -292,9 +292,9 @@ impl QuotaGroup {
         self.write(self.limit_now(self.asked, self.period_us, self.rest.is_resting()))
     }
 
-    /// Where each period has a turn that this quota ends, and one began at `begin`. Turns are thought to be ended from now on,
-    /// if there are such.
-    pub(super) fn turn(&mut self, begin: Option<Nanos>) -> Option<Turn> {
+    /// Tells which turns are to be ended: those that this quota ends, in each period since one that began at `begin`. The
+    /// group counts on it from now on.
+    pub(super) fn end_turns(&mut self, begin: Option<Nanos>) -> Option<Turn> {
         let turn = begin.and_then(|begin| self.turn_from(begin));
         self.has_turn_ends = turn.is_some();
         turn
@@ -313,7 +313,7 @@ impl QuotaGroup {
     /// Gives the group the kernel's shortest period, until something is asked for.
     pub(super) fn hasten(&mut self) -> Result<()> {
         let period_us = PERIOD_MIN.as_micros() as u64;
-        self.write(Limit { quota: Quota::Micros(QUOTA_MIN_US.max(period_us)), period_us })
+        self.write(Limit { quota: Quota::Micros(period_us), period_us })
     }
 
     /// Makes the next period longer by so much, until [`renew`](Self::renew) in it. The kernel takes up the period

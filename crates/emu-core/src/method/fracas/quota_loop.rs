@@ -30,8 +30,8 @@ struct Work {
     balancer: Option<Balancer>,
     threads: Option<Threads>,
     phase: Option<Phase>,
-    /// For each group, where there are several that have one.
-    turn_ends: Vec<TurnEnd>,
+    /// For each group; `None` until it is known when the periods of several begin.
+    turn_ends: Option<Vec<TurnEnd>>,
     window: Nanos,
     window_end: Nanos,
     first_periods: u64,
@@ -106,7 +106,7 @@ impl QuotaLoop {
             balancer,
             threads,
             phase: None,
-            turn_ends: Vec::new(),
+            turn_ends: None,
             window: 0,
             window_end: 0,
             first_periods: 0,
@@ -121,7 +121,6 @@ impl QuotaLoop {
         work.first_periods = work.periods();
         if let Some(balancer) = &mut work.balancer {
             balancer.begin(&mut work.governed)?;
-            work.turn_ends = turn_ends(balancer.cpus());
         }
         work.begin_windows(period_us);
         let wanted = Arc::new(Mutex::new(Wanted { shares: shares.to_vec(), period_us }));
@@ -179,7 +178,7 @@ impl QuotaLoop {
         if work.real_time > 0 {
             problems.push(format!("{} threads are real-time: no quota limits them", work.real_time));
         }
-        let ends: Nanos = work.turn_ends.iter().map(TurnEnd::cpu_time).sum();
+        let ends: Nanos = work.turn_ends.iter().flatten().map(TurnEnd::cpu_time).sum();
         Report {
             groups: work
                 .governed
@@ -218,11 +217,12 @@ fn run(work: &Mutex<Work>, wanted: &Mutex<Wanted>, own_cpu: &AtomicI64, wait: &W
     }
 }
 
-/// A thread on each of several CPUs, or none.
+/// A thread on each CPU, or none.
 fn turn_ends(cpus: &CpuList) -> Vec<TurnEnd> {
-    let has_many = cpus.len() > 1 && !is_off(Correction::TurnEnds);
-    let ends = cpus.iter().filter(|_| has_many).map_while(TurnEnd::start).collect::<Vec<_>>();
-    if ends.len() == cpus.len() { ends } else { Vec::new() }
+    if is_off(Correction::TurnEnds) {
+        return Vec::new();
+    }
+    cpus.iter().map(TurnEnd::start).collect::<Option<_>>().unwrap_or_default()
 }
 
 fn settle(group: &mut QuotaGroup, found: &mut Notes) -> Result<()> {
@@ -303,8 +303,11 @@ impl Work {
             self.uncorrected = self.correct(now, is_interrupted).err();
         }
         let begin = self.phase.as_ref().and_then(Phase::begin);
-        for (end, group) in self.turn_ends.iter_mut().zip(&mut self.governed) {
-            end.tell(group.turn(begin));
+        if let (Some(_), Some(balancer)) = (begin, &self.balancer) {
+            self.turn_ends.get_or_insert_with(|| turn_ends(balancer.cpus()));
+        }
+        for (end, group) in self.turn_ends.iter_mut().flatten().zip(&mut self.governed) {
+            end.tell(group.end_turns(begin));
         }
     }
 

@@ -1,20 +1,21 @@
 //! Ends the turns of the CPUs' groups when their quotas are used up, and not at the next tick.
 //!
-//! The kernel notices that a quota is used up when it charges the running task: at each tick, 1 to 10 ms apart, and whenever the
-//! CPU changes to another task (`put_prev_entity`, kernel/sched/fair.c). The ticks of two CPUs are at moments of their own, so
-//! that turns which begin together end apart, and threads that spin for each other get on only while all of them run: at 25 %
-//! of 20 ms they were 25 % too slow. So a real-time thread wakes up on each CPU one quota after each period has begun, and
+//! The kernel notices that a quota is used up when it charges the running task: at each tick, 1 to 10 ms apart, and whenever
+//! the CPU changes to another task (`put_prev_entity`, kernel/sched/fair.c). The ticks of two CPUs are at moments of their own,
+//! so that turns which begin together end apart, and threads that spin for each other get on only while all of them run: at
+//! 25 % of 20 ms they were 25 % too slow. So a real-time thread wakes up on each CPU one quota after each period has begun, and
 //! sleeps again at once.
 //!
-//! What a turn overran is taken from the quota of the next one. That is ended one quota after its period has begun all the same,
-//! so it overruns by as much, unless a tick comes in between and ends it before.
+//! What a turn overran is taken from the quota of the next one. That is ended one quota after its period has begun all the
+//! same, so it overruns by as much, unless a tick comes in between and ends it before.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::cpu_list::CpuId;
 use crate::duty::{Command, DutyThread, Wait};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};
 
@@ -60,9 +61,9 @@ impl TurnEnd {
         let thread = DutyThread::spawn(
             "emu-turn",
             None,
-            move || become_real_time(cpu),
+            move || take_cpu(cpu).map_err(|e| Error::io(format!("cannot end turns on CPU {cpu}"), e)),
             move |(), wait| {
-                run(wait, &theirs);
+                run(cpu, wait, &theirs);
                 Ok(())
             },
         );
@@ -82,17 +83,20 @@ impl TurnEnd {
     }
 }
 
-fn become_real_time(cpu: CpuId) -> Result<()> {
+fn take_cpu(cpu: CpuId) -> io::Result<()> {
     // First, as the CPU may be busy.
-    sched::set_fifo(PRIORITY).map_err(|e| Error::io("cannot get real-time priority", e))?;
-    affinity::set(0, &[cpu].into_iter().collect())
-        .map_err(|e| Error::io(format!("cannot run on CPU {cpu}"), e))
+    sched::set_fifo(PRIORITY)?;
+    affinity::bind(cpu)
 }
 
-fn run(wait: &Wait<Option<Turn>>, cpu_time: &AtomicI64) {
+fn run(cpu: CpuId, wait: &Wait<Option<Turn>>, cpu_time: &AtomicI64) {
     while let (Command::Run(turn), generation) = wait.command() {
         wait.until(turn.map_or(Nanos::MAX, |turn| turn.next_end(time::now())), generation);
         cpu_time.store(time::thread_cpu(), Ordering::Relaxed);
+        if affinity::current_cpu() != Some(cpu) {
+            // The kernel has moved the thread as its CPU went offline; it returns once that is back.
+            let _ = affinity::bind(cpu);
+        }
     }
 }
 
