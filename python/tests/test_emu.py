@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib.util
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import emu
+from conftest import VALIDATED
 from emu.pytest_plugin import SlowCpu
 
 LOOP = [sys.executable, "-c", "import time; end = time.monotonic() + {}\nwhile time.monotonic() < end: pass"]
@@ -72,6 +78,52 @@ def test_a_run_of_asyncio() -> None:
     assert codes == [0, 1]
 
 
+def test_asyncio_has_what_run_has() -> None:
+    async def runs() -> None:
+        told = await emu.run_async(["sh", "-c", "cat; echo b >&2"], "50%", input="a\r\n", text=True, capture_output=True)
+        assert (told.stdout, told.stderr, told.returncode) == ("a\n", "b\n", 0)
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            await emu.run_async(["sh", "-c", "echo c; exit 3"], "50%", check=True, capture_output=True)
+        assert (failed.value.returncode, failed.value.stdout) == (3, b"c\n")
+        with pytest.raises(subprocess.TimeoutExpired) as late:
+            await emu.run_async(["sh", "-c", "echo d; exec sleep 60"], "50%", timeout=1, capture_output=True, text=True)
+        assert str(late.value.stdout) == "d\n"
+
+    asyncio.run(runs())
+
+
+def test_a_cancelled_run_ends_whatever_it_ignores(tmp_path: Path) -> None:
+    async def cancelled() -> None:
+        script = f"trap '' TERM; echo $$ >{tmp_path}/pid; while :; do :; done"
+        running = asyncio.ensure_future(emu.run_async(["sh", "-c", script], "50%"))
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            await asyncio.sleep(0.05)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(running, 20)
+
+    asyncio.run(cancelled())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@contextlib.contextmanager
+def beside(words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that runs meanwhile."""
+    with subprocess.Popen(words) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def is_soon(state: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 10
+    while not state() and time.monotonic() < end:
+        time.sleep(0.05)
+    return state()
+
+
 def is_given(node: emu.Node, share: float) -> bool:
     """Whether a node is given this share at some time: others use a shared machine now and then."""
     for _ in range(40):
@@ -122,17 +174,82 @@ def test_a_file_has_classes_numbers_switches_and_lists() -> None:
     assert [step.split()[0] for step in steps] == ["create", "start", "watch"], steps
 
 
+def test_a_zone_is_written_in_one_way() -> None:
+    speeds = {0: "40%", 1: "80%"}
+    (step,) = emu.apply({"python-z": {"cpus": range(2), "speed": speeds}}, dry_run=True)
+    assert "--speed=0=40%,1=80% --cpus=0,1" in step or "--speed=0=40%,1=80% --cpus=0-1" in step, step
+    wanted = {"python-z": {"cpus": [0], "speed": {0: "40%"}}}
+    try:
+        assert len(emu.apply(wanted)) == 1 and emu.apply(wanted) == []
+        (made,) = emu.nodes()
+        emu.Node("python-z").set({0: "60%"})
+        assert [cpu["asked_share"] for cpu in emu.nodes()[0]["status"]["cpus"]] == [0.6]
+    finally:
+        emu.apply({})
+    with emu.node("python-z", cpus=[0], speed={0: "40%"}) as node:
+        assert node.status()["cpus"] == made["cpus"]
+    with beside(["sleep", "60"]) as sleeping:
+        with emu.attach({0: "40%"}, pid=[sleeping.pid], cpus=range(1)) as attached:
+            attached.set({0: "60%"})
+    assert [cpu["asked_share"] for cpu in attached.record["status"]["cpus"]] == [0.6]
+
+
+def test_an_emu_of_another_form_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "emu"
+    monkeypatch.setenv("EMU_BINARY", str(other))
+    says = 'for word; do case $word in --json=*) exec >"${word#--json=}";; esac; done; echo \'%s\''
+    calls: list[Callable[[], object]] = [lambda: emu.run(["true"]), emu.top, emu.nodes, lambda: emu.apply({})]
+    for told, seen in [('{"schema": 99}', "schema 99 of"), ("[]", "something else"), ("emu 0.0", "something else")]:
+        other.write_text("#!/bin/sh\n" + says % told)
+        other.chmod(0o755)
+        for call, form in zip(calls, ("run", "top", "node-list", "node-apply")):
+            with pytest.raises(emu.EmuError, match=f"{other} writes {seen}.*`{form}`.* reads schema {emu._FORMS[form]}"):
+                call()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jsonschema") is None, reason="there is no validator")
+def test_all_that_is_read_is_of_its_schema() -> None:
+    emu.run(["true"], "50%")
+    assert emu.nodes() == emu.top()["zones"] == emu.apply({}, dry_run=True)
+    assert VALIDATED == set(emu._FORMS)
+
+
 def test_what_runs_is_attached() -> None:
-    with subprocess.Popen(loop(30)) as looping:
+    with beside(loop(30)) as looping:
         with emu.attach("30%", pid=looping.pid, cpus=[0]) as attached:
             time.sleep(0.6)
             attached.set("50%")
             time.sleep(0.8)
-        looping.kill()
     assert attached.delivered is not None and is_about(attached.delivered.share, 0.5), attached.record
     with pytest.raises(emu.EmuError):
         with emu.attach("30%", name="there-is-no-such-program"):
             pass
+
+
+@pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_an_attach_ends_with_its_program(ending: str) -> None:
+    script = "import emu, sys, time\nwith emu.attach('30%', pid=int(sys.argv[1])):\n print(1, flush=True); time.sleep(60)"
+    folders = set(Path(tempfile.gettempdir()).glob("emu-*"))
+    with beside(loop(60)) as looping:
+        words = [sys.executable, "-c", script, str(looping.pid)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
+            assert program.stdout is not None and program.stdout.readline() == b"1\n"
+            assert len(emu.top()["zones"]) == 1
+            program.send_signal(getattr(signal, ending))
+        assert is_soon(lambda: emu.top()["zones"] == [])
+        assert is_soon(lambda: not set(Path(tempfile.gettempdir()).glob("emu-*")) - folders)
+
+
+def test_an_attach_is_undone_where_its_begin_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: emu.Attached) -> bool:
+        time.sleep(0.5)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(emu.Attached, "_begin", interrupted)
+    with beside(["sleep", "60"]) as sleeping:
+        with pytest.raises(KeyboardInterrupt), emu.attach("30%", pid=sleeping.pid):
+            pass
+        assert emu.top()["zones"] == []
 
 
 def test_this_process_is_slowed(slow_cpu: SlowCpu) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, Union
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,6 +42,9 @@ _MEANING = {
     126: "the command cannot be executed",
     127: "the command does not exist",
 }
+
+#: The forms of JSON that are read here, as `docs/JSON.md` names them, with the `schema` of each.
+_FORMS = {"run": 3, "node-list": 2, "node-apply": 1, "top": 2}
 
 
 class EmuError(Exception):
@@ -132,7 +135,7 @@ class Zone(TypedDict, total=False):
 
 
 class RunOptions(Zone, total=False):
-    """And how ``subprocess.run`` is to run it."""
+    """And how it is run: as of ``subprocess.run``."""
 
     capture_output: bool
     text: bool
@@ -145,37 +148,39 @@ class RunOptions(Zone, total=False):
     timeout: float
 
 
-class StreamOptions(Zone, total=False):
-    """And how ``asyncio.create_subprocess_exec`` is to run it."""
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str)
 
-    cwd: PathLike
-    env: Mapping[str, str]
-    stdin: Any
-    stdout: Any
-    stderr: Any
+
+def _word(value: Any) -> str:
+    """A value as the command has it: a list as ``0,1``, and a speed for each CPU as ``0=40%,1=80%``."""
+    if isinstance(value, Mapping):
+        value = [f"{key}={one}" for key, one in value.items()]
+    if _is_list(value):
+        return ",".join(map(str, value))
+    return str(os.fspath(value) if isinstance(value, os.PathLike) else value)
 
 
 def _options(named: Mapping[str, Any]) -> list[str]:
     """Options of the command for those that have a value."""
-    return [f"--{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}"
-            for name, value in named.items() if value is not None]
+    return [f"--{name}={_word(value)}" for name, value in named.items() if value is not None]
 
 
 def _zone(speed: Speed | None, zone: Mapping[str, Any]) -> list[str]:
     """The options of a zone."""
-    if isinstance(speed, Mapping):
-        speed = ",".join(f"{cpu}={one}" for cpu, one in speed.items())
-    cpus = zone.get("cpus")
-    if cpus is not None and not isinstance(cpus, str):
-        cpus = ",".join(str(cpu) for cpu in cpus)
-    named = {name: zone.get(name) for name in ("trace", "like", "method", "period")}
-    return [*_options({"speed": speed, "cpus": cpus, **named}), *zone.get("options", ())]
+    named = {name: zone.get(name) for name in ("cpus", "trace", "like", "method", "period")}
+    return [*_options({"speed": speed, **named}), *zone.get("options", ())]
 
 
 def _run(command: Command, speed: Speed | None, options: Mapping[str, Any], file: Path) -> tuple[list[str], dict[str, Any]]:
     """The words of ``emu run`` that leave a record in a file, and what is left for whoever starts them."""
     words = [_binary(), "run", "--quiet", f"--json={file}", *_zone(speed, options), "--", *_words(command)]
-    return words, {name: value for name, value in options.items() if name not in Zone.__annotations__}
+    left = {name: value for name, value in options.items() if name not in Zone.__annotations__}
+    if left.get("input") is not None:
+        left["stdin"] = subprocess.PIPE
+    if left.pop("capture_output", False):
+        left.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return words, left
 
 
 def _words(command: Command) -> list[str]:
@@ -191,10 +196,24 @@ def _call(words: Sequence[str], text: str | None = None) -> str:
     return ended.stdout
 
 
+def _json(text: str, form: str, whose: str | None = None) -> dict[str, Any]:
+    """What emu wrote; that of ``whose`` host, where it is not this one's."""
+    try:
+        told: dict[str, Any] = json.loads(text)
+        schema = told.get("schema")
+    except (ValueError, AttributeError):
+        schema = None
+    if schema != _FORMS[form]:
+        written = f"schema {schema} of" if schema else "something else than"
+        raise EmuError(125, f"{whose or _binary()} writes {written} `{form}`, and this module reads schema {_FORMS[form]}: "
+                            "use the emu of its version")
+    return told
+
+
 def _read(file: Path, code: int, stderr: Any) -> dict[str, Any]:
     """The record of a run; where there is none, the command never began."""
     text = file.read_text() if file.exists() else ""
-    record: dict[str, Any] = json.loads(text) if text else {}
+    record = _json(text, "run") if text else {}
     if record.get("status") is None:
         if stderr is None:
             raise EmuError(code, f"{_MEANING.get(code, f'emu ended with {code}')}: emu has said why on stderr")
@@ -221,18 +240,17 @@ def run(command: Command, speed: Speed | None = None, *, check: bool = False, **
     with _record() as file:
         words, popen = _run(command, speed, options, file)
         given, timeout = popen.pop("input", None), popen.pop("timeout", None)
-        if given is not None:
-            popen["stdin"] = subprocess.PIPE
-        if popen.pop("capture_output", False):
-            popen.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         with subprocess.Popen(words, **popen) as process:
             try:
                 stdout, stderr = process.communicate(given, timeout=timeout)
             except BaseException:
                 _end(process)
                 raise
-        code = process.returncode
-        record = _read(file, code, stderr)
+        return _result(words, process.returncode, stdout, stderr, file, check)
+
+
+def _result(words: list[str], code: int, stdout: Any, stderr: Any, file: Path, check: bool) -> Result:
+    record = _read(file, code, stderr)
     if check and code:
         raise subprocess.CalledProcessError(code, words, stdout, stderr)
     return Result(code, stdout, stderr, record)
@@ -244,25 +262,62 @@ def _end(process: subprocess.Popen[Any]) -> None:
     try:
         process.wait(GRACE)
     except subprocess.TimeoutExpired:
-        for zone in top()["zones"]:
-            for pid in zone["tasks"].get("processes", []) if zone["pid"] == process.pid else []:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        _kill_tasks(process.pid)
 
 
-async def run_async(command: Command, speed: Speed | None = None, **options: Unpack[StreamOptions]) -> Result:
-    """As ``run``, for asyncio. When it is cancelled the command is ended."""
-    with _record() as file:
-        words, streams = _run(command, speed, options, file)
-        process = await asyncio.create_subprocess_exec(*words, **streams)
+def _kill_tasks(emu: int) -> None:
+    """Kills what an emu has slowed, by which it ends as well."""
+    for zone in top()["zones"]:
+        for pid in zone["tasks"].get("processes", []) if zone["pid"] == emu else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+async def run_async(
+    command: Command, speed: Speed | None = None, *, check: bool = False, **options: Unpack[RunOptions]
+) -> Result:
+    """As ``run``, for asyncio. When it is cancelled the command is ended as after a ``timeout``.
+
+    What is captured goes through a file, so that nothing is lost or waited for when the command is ended.
+    """
+    with _record() as file, contextlib.ExitStack() as stack:
+        words, popen = _run(command, speed, options, file)
+        given, timeout, is_text = (popen.pop(name, None) for name in ("input", "timeout", "text"))
+        piped = [name for name in ("stdin", "stdout", "stderr") if popen.get(name) == subprocess.PIPE]
+        for name in piped:
+            popen[name] = stack.enter_context(open(file.with_name(name), "w+b"))
+        if "stdin" in piped:
+            popen["stdin"].write(given.encode() if isinstance(given, str) else given or b"")
+            popen["stdin"].seek(0)
+        process = await asyncio.create_subprocess_exec(*words, **popen)
+        is_late = False
         try:
-            stdout, stderr = await process.communicate()
-        except asyncio.CancelledError:
-            process.terminate()
-            await process.wait()
-            raise
-        code = process.returncode if process.returncode is not None else 125
-        return Result(code, stdout, stderr, _read(file, code, stderr))
+            await asyncio.wait_for(process.wait(), timeout)
+        except asyncio.TimeoutError:
+            is_late = True
+        finally:
+            if process.returncode is None:
+                await _end_async(process)
+        stdout, stderr = (_captured(file.with_name(name), is_text) if name in piped else None for name in ("stdout", "stderr"))
+        if is_late:
+            raise subprocess.TimeoutExpired(words, timeout or 0.0, stdout, stderr)
+        return _result(words, await process.wait(), stdout, stderr, file, check)
+
+
+def _captured(file: Path, is_text: bool | None) -> str | bytes:
+    # Ends of lines become "\n" by that, as in `subprocess`.
+    return file.read_text() if is_text else file.read_bytes()
+
+
+async def _end_async(process: asyncio.subprocess.Process) -> None:
+    """As ``_end``."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), GRACE)
+    except asyncio.TimeoutError:
+        await asyncio.to_thread(_kill_tasks, process.pid)
+        await process.wait()
 
 
 class Node:
@@ -282,9 +337,9 @@ class Node:
     def _exec(self, command: Command) -> list[str]:
         return [_binary(), "node", "exec", self.name, "--", *_words(command)]
 
-    def set(self, speed: str) -> None:
+    def set(self, speed: Speed) -> None:
         """Gives it another speed, at once."""
-        _call(["node", "set", self.name, f"--speed={speed}", "--quiet"])
+        _call(["node", "set", self.name, *_options({"speed": speed}), "--quiet"])
 
     def status(self) -> dict[str, Any]:
         """What is asked, set and delivered, and what runs there (``emu node list --json``)."""
@@ -316,21 +371,21 @@ def node(name: str, speed: Speed | None = None, **zone: Unpack[Zone]) -> Iterato
 
 def nodes() -> list[dict[str, Any]]:
     """The nodes that there are (``emu node list --json``)."""
-    listed: dict[str, Any] = json.loads(_call(["node", "list", "--json"]))
-    return list(listed["nodes"])
+    return list(_json(_call(["node", "list", "--json"]), "node-list")["nodes"])
 
 
 def top() -> dict[str, Any]:
     """All that is slowed on this host by emus of this user (``emu top --once --json``)."""
-    seen: dict[str, Any] = json.loads(_call(["top", "--once", "--json"]))
-    return seen
+    return _json(_call(["top", "--once", "--json"]), "top")
 
 
 def _toml(key: str, value: Any) -> str:
-    """A value of a file of nodes, where all but switches, numbers of things and lists is text."""
-    is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    kept = value if is_list or isinstance(value, bool) or key in ("count", "cores") else str(value)
-    return json.dumps(kept, ensure_ascii=False, default=str)
+    """A value of a file of nodes, where all but switches, numbers of things and lists of members is text."""
+    if _is_list(value) and key not in ("cpus", "speed"):
+        value = list(value)
+    elif not isinstance(value, bool) and key not in ("count", "cores"):
+        value = _word(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def file_text(spec: Mapping[str, Mapping[str, Any]], classes: Mapping[str, Mapping[str, Any]] | None = None) -> str:
@@ -357,15 +412,16 @@ def apply(
         source, text = "-", file_text(spec, classes)
     else:
         source, text = os.fspath(spec), None
-    told = json.loads(_call(["node", "apply", source, "--json", "--dry-run" if dry_run else "--quiet"], text))
+    told = _json(_call(["node", "apply", source, "--json", "--dry-run" if dry_run else "--quiet"], text), "node-apply")
     return [change["what"] for change in told["changes"]]
 
 
 class Attached:
     """Something that is slowed. See ``attach``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, held: BinaryIO) -> None:
         self._folder = folder
+        self._held = held
         #: All that emu tells, once it has ended.
         self.record: dict[str, Any] = {}
 
@@ -382,17 +438,18 @@ class Attached:
         file = self._folder / name
         return file.read_text() if file.exists() else ""
 
-    def _begin(self) -> None:
-        """Waits until emu acts: it answers then."""
-        while self._code() is None:
+    def _begin(self) -> bool:
+        """Waits until emu acts: it answers then. Or has it ended, with an error?"""
+        while (code := self._code()) is None:
             if self._text("pid").endswith("\n") and any(zone["pid"] == self._pid for zone in top()["zones"]):
-                return
+                return True
             time.sleep(0.02)
-        raise EmuError(self._code() or 125, self._text("stderr").strip())
+        return code == 0
 
     def _end(self) -> None:
-        if self._code() is None:
-            os.kill(self._pid, signal.SIGTERM)
+        # Its end alone would not do: children that were forked meanwhile hold the pipe open, too.
+        with self._held as held:
+            held.write(b"\n")
         while (code := self._code()) is None:
             time.sleep(0.01)
         said = self._text("stderr")
@@ -400,9 +457,9 @@ class Attached:
         if code != 0:
             raise EmuError(code, said.strip())
 
-    def set(self, speed: str) -> None:
+    def set(self, speed: Speed) -> None:
         """Gives it another speed, at once."""
-        _call(["set", str(self._pid), f"--speed={speed}", "--quiet"])
+        _call(["set", str(self._pid), *_options({"speed": speed}), "--quiet"])
 
     @property
     def delivered(self) -> Delivered | None:
@@ -411,11 +468,16 @@ class Attached:
 
 
 #: Starts emu as no child of this process: this process may be what is slowed. It leaves its number, its words and its exit code.
+#: However this process ends, its pipe closes; a shell that reads it ends emu then, and where no line came before, tidies up.
 _ORPHAN = """
-( "$@" 2>"$0/stderr" &
-  echo $! >"$0/pid"
-  wait $!
-  echo $? >"$0/code" ) </dev/null >/dev/null 2>&1 &
+exec 3<&0 </dev/null >/dev/null 2>&1
+( "$@" 2>"$0/stderr" 3<&- &
+  emu=$!
+  echo $emu >"$0/pid"
+  ( read -r line <&3; told=$?; [ -s "$0/code" ] || kill $emu; exit $told ) &
+  wait $emu
+  echo $? >"$0/code"
+  wait $! || rm -r "$0" ) &
 """
 
 
@@ -431,14 +493,18 @@ def attach(
     **zone: Unpack[Zone],
 ) -> Iterator[Attached]:
     """Slows down what runs already for the time of a ``with``, and puts all back. That may be this process itself."""
-    pids = None if pid is None else ",".join(map(str, [pid] if isinstance(pid, int) else pid))
-    meant = _options({"pid": pids, "name": name, "cgroup": cgroup, "unit": unit, "container": container})
-    with tempfile.TemporaryDirectory(prefix="emu-") as folder:
+    meant = _options({"pid": pid, "name": name, "cgroup": cgroup, "unit": unit, "container": container})
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="emu-", ignore_cleanup_errors=True))
         words = [_binary(), "attach", "--quiet", f"--json={folder}/record.json", *meant, *_zone(speed, zone)]
-        subprocess.run(["sh", "-c", _ORPHAN, folder, *words], check=True)
-        attached = Attached(Path(folder))
-        attached._begin()
+        reader, writer = os.pipe()
+        held = stack.enter_context(open(writer, "wb", buffering=0))
+        with open(reader, "rb") as read:
+            # Ctrl-C is for this process, which then ends emu.
+            subprocess.run(["sh", "-c", _ORPHAN, folder, *words], stdin=read, check=True, start_new_session=True)
+        attached = Attached(Path(folder), held)
         try:
-            yield attached
+            if attached._begin():
+                yield attached
         finally:
             attached._end()

@@ -15,7 +15,7 @@ import emu
 class SlowCpu(Protocol):
     """What the fixture is: a call begins, the end of the test ends."""
 
-    def __call__(self, speed: str, **zone: Any) -> emu.Attached: ...
+    def __call__(self, speed: emu.Speed, **zone: Any) -> emu.Attached: ...
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def slow_cpu() -> Iterator[SlowCpu]:
     """``slow_cpu("25%")`` slows this test down, and what it starts, from then until its end."""
     with ExitStack() as stack:
 
-        def begin(speed: str, **zone: Any) -> emu.Attached:
+        def begin(speed: emu.Speed, **zone: Any) -> emu.Attached:
             attached: AbstractContextManager[emu.Attached] = emu.attach(speed, pid=os.getpid(), **zone)
             return stack.enter_context(attached)
 
