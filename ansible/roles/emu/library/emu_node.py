@@ -42,6 +42,17 @@ EXAMPLES = """
 RETURN = """
 changes: {description: What was changed or would be; C(node), C(action) and C(what) in words., type: list, returned: success}
 nodes: {description: What C(emu node list --json) tells afterwards., type: list, returned: success}
+ansible_facts:
+  description: Facts of the host.
+  returned: success
+  type: dict
+  contains:
+    emu:
+      description: emu on the host, C(ansible_facts.emu) in later tasks.
+      type: dict
+      contains:
+        version: {description: Its version., type: str, sample: 0.1.0}
+        nodes: {description: As C(nodes)., type: list}
 notes: {description: Members that are not there and nodes whose emu was killed., type: list, returned: success}
 """
 
@@ -49,16 +60,23 @@ notes: {description: Members that are not there and nodes whose emu was killed.,
 SWITCHES = ("exclude-background", "exclusive", "lift-rt-limit", "no-hold-clock", "widen")
 
 
+def word(value: object) -> str:
+    """A list as ``0,1``, and a speed for each CPU as ``0=40%,1=80%``."""
+    if isinstance(value, dict):
+        value = [f"{key}={one}" for key, one in value.items()]
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def toml(key: str, value: object) -> str:
     """A value of the file, of the type that its key has: a template gives text for all."""
-    if isinstance(value, list):
+    if isinstance(value, list) and key != "cpus":
         value = [(int if key == "pids" else str)(item) for item in value]
     elif key in ("count", "cores"):
         value = int(str(value))
     elif key in SWITCHES:
         value = boolean(value)
     else:
-        value = str(value)
+        value = word(value)
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -85,11 +103,17 @@ def main() -> None:
     )
     emu = module.params["emu"]
 
-    def call(*words: str, data: str | None = None) -> dict:
+    def call(*words: str, data: str | None = None) -> str:
         code, told, said = module.run_command([emu, *words], data=data, handle_exceptions=False)
         if code != 0:
             module.fail_json(msg=said.strip() or f"{emu} ended with {code}", rc=code)
-        return json.loads(told)
+        return told
+
+    def read(told: str, schema: int) -> dict:
+        read = json.loads(told)
+        if read.get("schema") != schema:
+            module.fail_json(msg=f"emu {version} writes schema {read.get('schema')}, and this module reads {schema}")
+        return read
 
     content = module.params["content"]
     if content is None:
@@ -99,8 +123,9 @@ def main() -> None:
             module.fail_json(msg=f"a value of `nodes` or `classes` makes no sense: {error}")
     try:
         words = ["--dry-run"] if module.check_mode else ["--quiet"]
-        applied = call("node", "apply", "-", "--json", *words, data=content)
-        nodes = call("node", "list", "--json")["nodes"]
+        version = call("--version").split()[-1]
+        applied = read(call("node", "apply", "-", "--json", *words, data=content), 1)
+        nodes = read(call("node", "list", "--json"), 2)["nodes"]
     except OSError as error:
         module.fail_json(msg=f"cannot run {emu}: {error}; the role `emu` installs it")
     for note in applied["notes"]:
@@ -110,6 +135,7 @@ def main() -> None:
         changes=applied["changes"],
         notes=applied["notes"],
         nodes=nodes,
+        ansible_facts={"emu": {"version": version, "nodes": nodes}},
         diff={"prepared": "".join(f"{change['what']}\n" for change in applied["changes"])},
     )
 
