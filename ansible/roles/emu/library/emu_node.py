@@ -36,11 +36,11 @@ attributes:
 EXAMPLES = """
 - emu_node:
     classes: {small: {speed: 25%}}
-    nodes: {worker: {class: small, count: 2}, server: {cpus: "2", speed: 80%}}
+    nodes: {worker: {class: small, count: 2}, server: {cpus: [2, 3], speed: {2: 80%, 3: 40%}}}
 """
 
 RETURN = """
-changes: {description: What was changed or would be; C(node), C(action) and C(what) in words., type: list, returned: success}
+changes: {description: "What was changed or would be; C(node), C(action) and C(what) in words.", type: list, returned: success}
 nodes: {description: What C(emu node list --json) tells afterwards., type: list, returned: success}
 ansible_facts:
   description: Facts of the host.
