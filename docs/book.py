@@ -2,7 +2,7 @@
 """Pages from outside of docs/ in the book of `mdbook build docs`: a preprocessor of mdBook.
 
 A page such as ../SECURITY.md becomes out/SECURITY.md, and ../README.md the first one. Links between pages follow; a link to what is
-no page becomes its words.
+no page becomes its words. The picture of README is in docs/.
 """
 
 import json
@@ -62,7 +62,7 @@ def main():
     for chapter in chapters(items):
         here = chapter["source_path"]
         if here:
-            chapter["content"] = of_pages(chapter["content"], here, pages)
+            chapter["content"] = of_pages(chapter["content"], here, pages).replace("](docs/", "](")
             chapter["path"] = placed(here)
     json.dump(book, sys.stdout)
 

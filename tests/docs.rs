@@ -1,5 +1,4 @@
-//! The commands that the documents show: each of emu is understood, and those of README, docs/JSON.md and docs/CI.md that end
-//! soon are run as they stand.
+//! The commands that the documents show: each of emu is understood, and each is run as it stands, or is marked here with why not.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,16 +13,28 @@ use crate::common::{
     skip, start, until_it_acts,
 };
 
-/// Documents whose commands are run.
-const RUN: [&str; 3] = ["README.md", "docs/CI.md", "docs/JSON.md"];
-
 /// The beginnings of commands that are not run, and why not.
-const NOT_RUN: [(&str, &str); 17] = [
+const NOT_RUN: [(&str, &str); 34] = [
     ("cargo ", "it is how the tests are run, or takes minutes"),
+    (".ci/run", "it runs the tests"),
+    ("tests/campaign", "it takes minutes: campaign.rs"),
+    ("benches/programs/measure", "it takes minutes, and needs a release build"),
+    ("gzip -9 benches/results", "it needs such a record"),
+    ("git ", "it needs the history"),
+    ("emu top --once | docs/picture.py", "it makes a picture anew"),
     ("packaging/release", "it takes minutes: packaging/try"),
+    ("sudo packaging/try", "it needs release files, and changes the host"),
     ("sudo install", "it changes the host"),
     ("sudo dpkg", "it changes the host: packaging/try"),
     ("pip install", "it needs the network; the tests hold all that is written against the schemas"),
+    ("EMU_BINARY=", "it needs pytest: .ci/run"),
+    ("ANSIBLE_ROLES_PATH=", "it needs Ansible and hosts: tests/hosts/ansible"),
+    ("ansible ", "it needs Ansible and hosts: tests/hosts/ansible"),
+    ("mpirun ", "it needs MPI: tests/hosts/mpi"),
+    ("srun ", "it needs Slurm: tests/hosts/slurm"),
+    ("taskset -c 0 redis-server", "it needs Redis: tests/hosts/latency"),
+    ("taskset -c 1 redis-benchmark", "it needs Redis: tests/hosts/latency"),
+    ("emu attach --name", "it needs Redis or a browser: tests/hosts/latency, names.rs"),
     ("emu run --like", "it needs the profile of another machine: like.rs"),
     ("emu profile", "it takes 40 s: like.rs"),
     ("emu attach --container", "it needs a container: names.rs"),
@@ -36,10 +47,23 @@ const NOT_RUN: [(&str, &str); 17] = [
     ("emu timers", "it takes half a minute: timers.rs"),
     ("emu measure", "it takes minutes: measure.rs, hpcc.rs"),
     ("emu calibrate", "it takes minutes: calibrate.rs"),
+    ("emu doctor tune --for", "it takes ten minutes: doctor.rs"),
+    ("emu doctor tune --measure", "it takes minutes: doctor.rs"),
 ];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The pages whose commands somebody might type, the same in each run.
+fn documents() -> Vec<PathBuf> {
+    let folders =
+        ["", "docs", "python", "ansible", "benches/results", "tests/rig"].map(|name| root().join(name));
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let mut documents: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    documents.retain(|path| path.extension().is_some_and(|is| is == "md"));
+    documents.sort();
+    documents
 }
 
 /// The commands of a document, without their comments; lines that end with a backslash go on.
@@ -82,18 +106,13 @@ fn shell(folder: &Path, line: &str) -> Command {
 
 #[test]
 fn every_command_shown_is_understood() {
-    let folder = |name: &str| fs::read_dir(root().join(name)).unwrap().map(|entry| entry.unwrap().path());
-    let documents = folder("")
-        .chain(folder("docs"))
-        .chain(["python", "ansible"].map(|folder| root().join(folder).join("README.md")));
-    let documents: Vec<_> = documents.filter(|path| path.extension().is_some_and(|is| is == "md")).collect();
-    let all: Vec<_> = documents.iter().flat_map(|document| commands(document)).collect();
+    let all: Vec<_> = documents().iter().flat_map(|document| commands(document)).collect();
     let own: Vec<_> = all.iter().filter(|command| command.starts_with("emu ")).collect();
     assert!(own.len() > 50, "{own:?}");
     let dir = tempfile::tempdir().unwrap();
     for command in own {
         // Help comes after the options before it are understood.
-        let command = command.trim_end_matches('&');
+        let command = command.trim_end_matches('&').split(" | ").next().unwrap();
         let asked = match command.split_once(" -- ") {
             Some((options, rest)) => format!("{options} --help -- {rest}"),
             None => format!("{command} --help"),
@@ -148,7 +167,8 @@ fn stand_ins(folder: &Path) {
     let script = "#!/bin/sh\ncase \"$*\" in *junit*) echo '<testsuite><testcase name=\"a\"/></testsuite>' >junit.xml ;; esac\n\
                   exec sleep 0.3\n";
     fs::create_dir(folder.join("bin")).unwrap();
-    for name in ["server", "pair", "program", "benchmark", "bin/make", "bin/pytest"] {
+    let shown = ["server", "pair", "program", "benchmark"];
+    for name in shown.into_iter().chain(["bin/make", "bin/pytest", "bin/node", "bin/chromium"]) {
         fs::write(folder.join(name), script).unwrap();
         fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -161,7 +181,7 @@ impl Attached {
     const SHOWN: &str = "4711";
 
     fn run(&mut self, folder: &Path, command: &str) -> Option<Ended> {
-        let line = command.replace(Self::SHOWN, &self.1.id().to_string());
+        let line = command.trim_end_matches('&').replace(Self::SHOWN, &self.1.id().to_string());
         if line.starts_with("emu attach") {
             let child = start(&mut shell(folder, &format!("exec {line}")));
             until_it_acts(child.id());
@@ -169,13 +189,17 @@ impl Attached {
             return None;
         }
         let ended = run(&mut shell(folder, &line), "");
+        self.detach();
+        Some(ended)
+    }
+
+    fn detach(&mut self) {
         if let Some(attached) = self.0.take() {
             kill(Pid::from_raw(attached.id() as i32), Signal::SIGINT).unwrap();
             let attached = finish(attached);
             assert_eq!(attached.code(), Some(0), "{}", attached.stderr);
             assert_nothing_left(attached.pid);
         }
-        Some(ended)
     }
 }
 
@@ -202,8 +226,8 @@ fn commands_shown_run_as_they_stand() {
     fs::write(folder.join("laptop.csv"), "time_s,cpu,speed\n0,*,100%\n0.1,*,40%\n0.2,*,end\n").unwrap();
     let mut attached = Attached(None, Command::new("sleep").arg("600").spawn().unwrap());
     let mut count = 0;
-    for document in RUN {
-        for command in commands(&root().join(document)) {
+    for document in documents() {
+        for command in commands(&document) {
             if NOT_RUN.iter().any(|(beginning, _)| command.starts_with(beginning)) {
                 continue;
             }
@@ -221,11 +245,15 @@ fn commands_shown_run_as_they_stand() {
             };
             assert!(
                 is_right,
-                "{document}: `{command}`: {:?}, {}{}",
-                ended.status, ended.stdout, ended.stderr
+                "{}: `{command}`: {:?}, {}{}",
+                document.display(),
+                ended.status,
+                ended.stdout,
+                ended.stderr
             );
         }
+        attached.detach();
     }
-    assert!(count >= 20, "{count}");
+    assert!(count >= 30, "{count}");
     eventually("no node is left", || !run(&mut shell(folder, "emu node list"), "").stdout.contains("big"));
 }
