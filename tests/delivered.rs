@@ -89,7 +89,8 @@ fn a_program_that_leaves_its_group_is_told_of() {
             let (_, json) = told(&format!("-s 30% --cpus 0 -m {method} -- sh -c {leave}{LOOP}"));
             let is_free = json["delivered"]["share"].as_f64().is_some_and(|share| share > 0.5);
             let problems = json["status"]["problems"].to_string();
-            let is_told = problems.contains("too fast") && problems.contains("(sh) has left emu's cgroup");
+            let is_told =
+                problems.contains("too fast") && problems.contains("(sh) has left the zone's cgroup");
             let is_degraded = json["status"]["health"] == "degraded";
             if is_free && is_told && is_degraded { Ok(()) } else { Err(format!("{method}: {json}")) }
         });
@@ -132,7 +133,7 @@ fn a_daemon_that_leaves_every_group_is_named() {
         let ended = run(command.arg(&json).args(["--", "sh", "-c", &daemon]), "");
         let told = as_written("run", &fs::read_to_string(&json).unwrap());
         let problems = told["status"]["problems"].to_string();
-        assert!(problems.contains("(sleep) has left emu's cgroup"), "{method}: {told}");
+        assert!(problems.contains("(sleep) has left the zone's cgroup"), "{method}: {told}");
         assert!(unwrapped(&ended.stderr).contains("(sleep) outlives the command"), "{}", ended.stderr);
     }
 }

@@ -64,6 +64,15 @@ impl Prepared {
         let expected = plan.expected_mut();
         expected.error += hold.loss;
         expected.notes.extend_from_slice(&hold.notes);
+        // On one that spreads tasks itself, they do not stay where they began.
+        let isolated: CpuList = host.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
+        let isolated = isolated.intersection(&demand.cpus());
+        if demand.targets.len() > 1 && !isolated.is_empty() && !method.about().has(Trait::SplitsCpus) {
+            expected.notes.push(format!(
+                "{isolated:#} are isolated (isolcpus): the kernel does not spread tasks on them, which stay where they are unless \
+                 they are bound"
+            ));
+        }
         Ok(Self { method, host: host.clone(), demand: demand.clone(), plan, hold })
     }
 

@@ -106,7 +106,8 @@ impl Session {
         let engaged = apart.and_then(|()| prepared.engage(&zone, &journal)).and_then(|(clock, emulation)| {
             // Measuring may have come before the tasks were taken.
             check_same(&host.roots.proc, &started)?;
-            let delivery = Delivery::watch(host, &zone, method.about(), prepared.expected().period)?;
+            let (running, period) = (emulation.running(), prepared.expected().period);
+            let delivery = Delivery::watch(host, &zone, method.about(), running, period)?;
             Ok((delivery, clock, emulation))
         });
         match engaged {
@@ -165,7 +166,7 @@ impl Session {
         method::same_cpus(&self.demand.targets, targets)?;
         if !self.is_paused {
             self.emulation.retarget(targets)?;
-            self.delivery.retarget(targets, self.emulation.period());
+            self.delivery.retarget(targets, self.emulation.running(), self.emulation.period());
         }
         self.demand.targets.clone_from(targets);
         Ok(())
@@ -230,7 +231,7 @@ impl Session {
     pub fn resume(&mut self) -> Result<()> {
         if self.is_paused {
             self.emulation.retarget(&self.demand.targets)?;
-            self.delivery.retarget(&self.demand.targets, self.emulation.period());
+            self.delivery.retarget(&self.demand.targets, self.emulation.running(), self.emulation.period());
             self.is_paused = false;
             self.journal.0.set_paused(false);
         }

@@ -160,10 +160,11 @@ impl Delivered {
         Some(Self::new(all.first()?.basis, [share - half, share, share + half], asked, observed))
     }
 
-    /// As a share of a clock that is `scale` of the reference clock.
-    pub(crate) fn times(self, basis: Basis, scale: f64, asked: f64) -> Self {
+    /// As a share of something that is `scale` of the reference, which is known but for the part `unsure` of it.
+    pub(crate) fn times(self, basis: Basis, (scale, unsure): (f64, f64), asked: f64) -> Self {
         let Self { share, low, high, observed, .. } = self;
-        Self::new(basis, [low, share, high].map(|share| share * scale), asked, observed)
+        let end = |by: f64| (share + by.signum() * by.hypot(share * unsure)).max(0.0) * scale;
+        Self::new(basis, [end(low - share), share * scale, end(high - share)], asked, observed)
     }
 }
 

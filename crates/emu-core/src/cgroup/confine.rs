@@ -8,7 +8,7 @@ use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::host::{Controller, Host};
-use crate::process::{Stat, is_owned, threads};
+use crate::process::{Stat, is_gone, is_owned, threads};
 use crate::sys::Pid;
 use crate::sys::{affinity, time};
 use crate::undo::{Journal, TaskSet, Undo};
@@ -92,7 +92,10 @@ pub(crate) fn remember(host: &Host, pid: Pid, journal: &Journal) -> Result<()> {
 fn record(proc: &Path, tid: Pid, [cpus, ours]: [CpuList; 2], journal: &Journal) -> Result<()> {
     match Stat::read(proc, tid) {
         Some(stat) => journal.record(&Undo::Affinity { tid, starttime: stat.starttime, cpus, ours }),
-        None => Ok(()),
+        None if is_gone(tid) => Ok(()),
+        None => Err(Error::unavailable(format!(
+            "cannot read when task {tid} began, without which its CPUs could not be put back"
+        ))),
     }
 }
 
@@ -193,6 +196,16 @@ mod tests {
     use crate::host::testing;
     use crate::speed::Target;
     use crate::zone::{Demand, Tasks};
+
+    #[test]
+    fn a_task_without_a_record_is_not_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, journal) = simulated::journal(dir.path());
+        let own = std::process::id() as Pid;
+        let record = |tid| record(dir.path(), tid, [CpuList::default(), CpuList::default()], &journal);
+        assert!(record(own).unwrap_err().to_string().contains("could not be put back"));
+        record(Pid::MAX).unwrap();
+    }
 
     #[test]
     fn a_cpu_that_is_offline_yet_counts_as_a_way_out() {

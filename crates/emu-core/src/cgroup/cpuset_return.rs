@@ -88,7 +88,17 @@ impl CpusetReturn {
     /// restored: it was removed, or its owner gave it other CPUs.
     pub(crate) fn renew(&mut self, online: &CpuList) -> Option<bool> {
         let Ok(text) = control_file::read_if_present(&self.file) else { return Some(false) };
-        let has = CpuList::from_kernel(&text?)?;
+        let Some(text) = text else {
+            if self.file.parent().is_some_and(std::path::Path::exists) {
+                self.notes.add_problem(format!(
+                    "{} is gone: a group above has withdrawn the controller `cpuset`, and tasks may leave CPUs {}",
+                    self.file.display(),
+                    self.cpus
+                ));
+            }
+            return None;
+        };
+        let has = CpuList::from_kernel(&text)?;
         let before = std::mem::replace(&mut self.has, has.intersection(&self.cpus));
         if self.has != has {
             self.notes.add_problem(format!(

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{Folder, PASSES};
 use super::place;
+use crate::control_file;
 use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::host::Hierarchy;
 use crate::host::delegation::PROCS;
-use crate::process::{Descendants, threads};
+use crate::process::{Descendants, Stat, is_gone, threads};
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
 
@@ -60,9 +61,8 @@ pub(crate) fn join_as(
     else {
         return Ok(());
     };
-    if let Some(home) = place::home(proc, pid, hierarchy) {
-        journal.record(&Undo::Return { pid, starttime, members: home.join(PROCS) })?;
-    }
+    let Some(home) = home_of(proc, (pid, starttime), hierarchy)? else { return Ok(()) };
+    record_return((pid, starttime), home.join(PROCS), journal)?;
     let put = |list: &Path, task: Pid| {
         place::put(list, &task.to_string()).map_err(|error| error.hint(Hint::OwnGroup(vec![])))
     };
@@ -77,17 +77,52 @@ pub(crate) fn join_as(
     }
 }
 
+/// The group of a process; `None` where it has ended. It is not to be moved out of a group that cannot be named afterwards.
+pub(super) fn home_of(
+    proc: &Path,
+    (pid, starttime): (Pid, u64),
+    hierarchy: &Hierarchy,
+) -> Result<Option<PathBuf>> {
+    // A group that it has just left may be gone.
+    let look = || place::home(proc, pid, hierarchy);
+    let home = look().or_else(look);
+    let has_ended = || {
+        Stat::read(proc, pid)
+            .map_or_else(|| is_gone(pid), |now| now.starttime != starttime || now.has_ended())
+    };
+    if home.is_some() || has_ended() {
+        return Ok(home);
+    }
+    Err(Error::unavailable(format!(
+        "process {pid} is in a cgroup that emu does not see below {}, and could not be moved back",
+        hierarchy.mount.display()
+    ))
+    .hint("run emu where that group is seen: outside of this container or namespace"))
+}
+
+/// Records where a process comes from, if it may be put back there: a group of version 1 can be left by whoever may signal the
+/// process, and entered by whoever may write its list.
+fn record_return((pid, starttime): (Pid, u64), members: PathBuf, journal: &Journal) -> Result<()> {
+    if !control_file::is_writable(&members) {
+        return Err(Error::not_permitted(format!(
+            "process {pid} could not be moved back: {} is not to be written",
+            members.display()
+        ))
+        .hint(Hint::OwnGroup(vec![])));
+    }
+    journal.record(&Undo::Return { pid, starttime, members })
+}
+
 /// Returns whether the process had to be moved.
 fn join(proc: &Path, (pid, starttime): (Pid, u64), to: &Move<'_>, journal: &Journal) -> Result<bool> {
-    if let Some(home) = place::home(proc, pid, to.hierarchy) {
-        // Children of moved processes are already in the group, or in a group nested in it.
-        if to.list.parent().is_some_and(|group| home.starts_with(group)) {
-            return Ok(false);
-        }
-        let members = home.join(PROCS);
-        if members != to.return_to {
-            journal.record(&Undo::Return { pid, starttime, members })?;
-        }
+    let Some(home) = home_of(proc, (pid, starttime), to.hierarchy)? else { return Ok(false) };
+    // Children of moved processes are already in the group, or in a group nested in it.
+    if to.list.parent().is_some_and(|group| home.starts_with(group)) {
+        return Ok(false);
+    }
+    let members = home.join(PROCS);
+    if members != to.return_to {
+        record_return((pid, starttime), members, journal)?;
     }
     place::put(&to.list, &pid.to_string()).map_err(|error| match error.raw_os_error() {
         Some(libc::EINVAL) => error.hint(format!(
@@ -95,4 +130,32 @@ fn join(proc: &Path, (pid, starttime): (Pid, u64), to: &Move<'_>, journal: &Jour
         )),
         _ => error.hint(Hint::OwnGroup(vec![])),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn only_what_has_ended_has_no_home() {
+        let proc = Path::new("/proc");
+        let own = std::process::id() as Pid;
+        let starttime = Stat::read(proc, own).unwrap().starttime;
+        let hierarchy = Hierarchy {
+            version: 2,
+            mount: "/nowhere".into(),
+            shown: "/elsewhere".into(),
+            controllers: vec![],
+            granted: vec![],
+            own: "/nowhere".into(),
+            writable: true,
+        };
+        let home = |task| home_of(proc, task, &hierarchy);
+        let why = home((own, starttime)).unwrap_err();
+        assert_eq!(why.kind(), ErrorKind::Unavailable, "{why}");
+        for ended in [(own, starttime + 1), (Pid::MAX, starttime)] {
+            assert_eq!(home(ended).unwrap(), None);
+        }
+    }
 }

@@ -54,9 +54,10 @@ pub(super) fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
     Some(Folder { version: hierarchy.version, path: folder })
 }
 
-pub(crate) fn folder_of(host: &Host, path: &Path) -> Result<Folder> {
-    let mut found = host.cgroups.hierarchies.iter().rev().filter_map(|hierarchy| existing(hierarchy, path));
-    found.next().ok_or_else(|| no_such_group(host, path, None))
+pub(crate) fn folder_of<'a>(host: &'a Host, path: &Path) -> Result<(&'a Hierarchy, Folder)> {
+    let mut hierarchies = host.cgroups.hierarchies.iter().rev();
+    let found = hierarchies.find_map(|hierarchy| Some((hierarchy, existing(hierarchy, path)?)));
+    found.ok_or_else(|| no_such_group(host, path, None))
 }
 
 /// Whether the existing group `path` has the same processes in every hierarchy that has a group of this path.

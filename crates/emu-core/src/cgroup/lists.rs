@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::control_file;
 use crate::error::{Error, Result};
 use crate::host::delegation::PROCS;
 use crate::sys::Pid;
@@ -16,6 +17,24 @@ fn text(list: &Path) -> Result<String> {
         }
         text => text.map_err(|e| Error::file("read", list, e)),
     }
+}
+
+/// Refuses a group whose processes emu cannot name: without them nothing would be slowed, or watched.
+pub(super) fn check(folder: &Path) -> Result<()> {
+    let kind = control_file::read_if_present(&folder.join("cgroup.type"))?.unwrap_or_default();
+    if matches!(kind.trim(), "threaded" | "domain invalid") {
+        return Err(Error::usage(format!("the cgroup {} is `{}`", folder.display(), kind.trim()))
+            .hint("name the group above it that has the processes of its threads"));
+    }
+    let list = text(&folder.join(PROCS))?;
+    if named(&list).count() < list.split_ascii_whitespace().count() {
+        return Err(Error::unavailable(format!(
+            "the cgroup {} has processes of a PID namespace that emu does not see",
+            folder.display()
+        ))
+        .hint("run emu where they have numbers, as in the initial PID namespace"));
+    }
+    Ok(())
 }
 
 pub(crate) fn read(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
@@ -54,4 +73,27 @@ pub(super) fn collect(folder: &Path, lists: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_whose_processes_have_no_numbers_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        write(PROCS, "12\n13\n");
+        // Version 1, the root of version 2 and other groups.
+        for kind in ["", "domain\n", "domain threaded\n"] {
+            if !kind.is_empty() {
+                write("cgroup.type", kind);
+            }
+            check(dir.path()).unwrap();
+        }
+        write(PROCS, "12\n0\n");
+        assert!(check(dir.path()).unwrap_err().to_string().contains("PID namespace"));
+        write("cgroup.type", "threaded\n");
+        assert!(check(dir.path()).unwrap_err().to_string().contains("is `threaded`"));
+    }
 }

@@ -40,7 +40,7 @@ pub(crate) use usage::Usage;
 use cpuset_repair::CpusetRepair;
 use cpuset_return::CpusetReturn;
 pub(crate) use gather::join_as;
-use gather::{Move, gather};
+use gather::{Move, gather, home_of};
 use hierarchies::{existing, hierarchies, is_vital, no_such_group};
 
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ use crate::hint::Hint;
 use crate::host::delegation::PROCS;
 use crate::host::{Controller, Hierarchy, Host};
 use crate::notes::Notes;
-use crate::process::{Descendants, Stat, check_targets};
+use crate::process::{Descendants, check_targets};
 use crate::sys::Pid;
 use crate::unavailable::{Reason, Unavailable};
 use crate::undo::{Journal, TaskSet};
@@ -235,7 +235,10 @@ impl TaskGroup {
         let mut group = Self { parts: Vec::new(), notes: Notes::default() };
         let mut moves = Vec::new();
         for (hierarchy, controllers) in hierarchies(host, wanted) {
-            let home = place::home(proc, first, hierarchy).unwrap_or_else(|| hierarchy.own.clone());
+            let known = descendants.members().get(&first);
+            let home =
+                known.map(|stat| home_of(proc, (first, stat.starttime), hierarchy)).transpose()?.flatten();
+            let home = home.unwrap_or_else(|| hierarchy.own.clone());
             let Some((site, controllers)) = Self::site(hierarchy, &home, controllers, journal)? else {
                 continue;
             };
@@ -317,14 +320,17 @@ impl TaskGroup {
             }
         }
         if group.parts.is_empty() {
-            let folder = folder_of(host, path)?;
+            let (_, folder) = folder_of(host, path)?;
             group.parts.push(Part { controllers: Vec::new(), folder });
         }
-        check_targets(&host.roots.proc, group.pids()?)?;
+        group.parts.iter().try_for_each(|part| lists::check(&part.folder.path))?;
+        let pids = group.pids()?;
+        check_targets(&host.roots.proc, pids.iter().copied())?;
         if wanted.contains(&confine::CONTROLLER) {
             let cpus = zone.demand.cpus();
             match group.folder(confine::CONTROLLER).cloned() {
                 Some(folder) if confine::is_cpuset(&folder.path) => {
+                    pids.iter().try_for_each(|&pid| confine::remember(host, pid, journal))?;
                     confine::set_in_place(&folder.path, folder.version, &cpus, journal)?;
                 }
                 _ if !confine::is_needed(host, zone) => {}
@@ -358,9 +364,9 @@ pub(crate) fn confine_without_group(
         return Ok(None);
     }
     let pids = if let Tasks::Processes(pids) = &zone.tasks { pids.as_slice() } else { &[] };
-    let task = |&pid: &Pid| {
-        Some(TaskSet::DescendantsOf { pid, starttime: Stat::read(&host.roots.proc, pid)?.starttime })
-    };
+    let members = descendants.members();
+    let task =
+        |&pid: &Pid| members.get(&pid).map(|stat| TaskSet::DescendantsOf { pid, starttime: stat.starttime });
     let task_sets: Vec<_> = pids.iter().filter_map(task).collect();
     bind_descendants(host, zone, descendants, &task_sets, journal).map(Some)
 }

@@ -1,6 +1,8 @@
 //! Finding the place for a new group, and preparing it.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -29,7 +31,7 @@ pub(crate) struct Site {
 
 /// The folder, as the mount shows it, of a process's group; `None` when the process has ended or the mount does not show it.
 pub(crate) fn home(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
-    let text = fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
+    let text = fs::read(proc.join(pid.to_string()).join("cgroup")).ok()?;
     let path = group_in(&text, hierarchy)?;
     below(&hierarchy.mount, path.strip_prefix(&hierarchy.shown).ok()?).filter(|folder| is_group(folder))
 }
@@ -69,16 +71,18 @@ pub(crate) fn other_emu(proc: &Path, home: &Path) -> Option<u32> {
 }
 
 /// The path of a hierarchy's group in the text of `/proc/<pid>/cgroup` (`cgroups(7)`).
-fn group_in<'a>(text: &'a str, hierarchy: &Hierarchy) -> Option<&'a Path> {
-    text.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':');
+fn group_in<'a>(text: &'a [u8], hierarchy: &Hierarchy) -> Option<&'a Path> {
+    text.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut fields = line.splitn(3, |&byte| byte == b':');
         let (number, names, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_known =
+            |name: &[u8]| hierarchy.controllers.iter().any(|known| known.as_str().as_bytes() == name);
         let is_it = if hierarchy.version == 2 {
-            number == "0" && names.is_empty()
+            number == b"0" && names.is_empty()
         } else {
-            names.split(',').any(|name| hierarchy.controllers.iter().any(|known| known.as_str() == name))
+            names.split(|&byte| byte == b',').any(is_known)
         };
-        is_it.then_some(Path::new(path))
+        is_it.then_some(Path::new(OsStr::from_bytes(path)))
     })
 }
 
@@ -229,6 +233,28 @@ mod tests {
         }
         assert_eq!(own("/emu-ci.service/emu-7-0/emu-12-3"), Some("/emu-ci.service/emu-7-0/emu-12-3".into()));
         assert_eq!(own("/a/emu-12-3/emu-12-4/b"), Some("/a/emu-12-3".into()));
+    }
+
+    #[test]
+    fn a_group_is_found_whatever_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (proc, mount) = (dir.path().join("proc"), dir.path().join("fs"));
+        let name = OsStr::from_bytes(b"a:\xff");
+        let group = mount.join(name);
+        fs::create_dir_all(&group).unwrap();
+        fs::create_dir_all(proc.join("7")).unwrap();
+        fs::write(group.join(PROCS), "").unwrap();
+        fs::write(proc.join("7/cgroup"), b"4:cpu,cpuacct:/b\n0::/a:\xff\n").unwrap();
+        let hierarchy = Hierarchy {
+            version: 2,
+            mount: mount.clone(),
+            shown: "/".into(),
+            controllers: vec![],
+            granted: vec![],
+            own: mount,
+            writable: true,
+        };
+        assert_eq!(home(&proc, 7, &hierarchy), Some(group));
     }
 
     #[test]

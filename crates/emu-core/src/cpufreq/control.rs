@@ -178,6 +178,23 @@ impl Control {
         self.look(levels)
     }
 
+    /// As [`check`](Self::check), right after a level was set. What is there instead, the kernel has made of it: it is emu's to
+    /// undo.
+    pub(crate) fn confirm(&mut self, levels: &[Hertz]) -> Result<()> {
+        let confirmed = self.check(levels);
+        if confirmed.is_err() {
+            for file in [MIN, MAX, SETSPEED]
+                .into_iter()
+                .filter(|file| self.known.contains_key(file))
+                .collect::<Vec<_>>()
+            {
+                let now = self.knobs.read(file)?;
+                self.record(file, [now])?;
+            }
+        }
+        confirmed
+    }
+
     fn look(&self, levels: &[Hertz]) -> Result<()> {
         if self.how == How::Setspeed {
             let governor = self.knobs.read(GOVERNOR)?;
@@ -369,6 +386,23 @@ mod tests {
         kernel.write("scaling_max_freq", "1400000").unwrap();
         let error = control.check(&[mhz(2200)]).unwrap_err();
         assert!(error.to_string().contains("scaling_max_freq is `1400000`"), "{error}");
+    }
+
+    #[test]
+    fn what_the_driver_made_of_a_frequency_is_undone() {
+        for governors in [&["performance"][..], &BOTH] {
+            let (_dir, mut kernel, journal) = kernel("performance");
+            kernel.stored = Some("1399000");
+            let mut control = take(&kernel, governors, &journal).unwrap();
+            set(&mut control, mhz(1400)).unwrap();
+            assert!(control.confirm(&[mhz(1400)]).unwrap_err().to_string().contains("`1399000`"));
+            journal.undo_all().unwrap();
+            let now = [MIN, MAX, GOVERNOR].map(|file| kernel.get(file));
+            assert_eq!(
+                (now, journal.notes()),
+                (["800000", "2600000", "performance"].map(String::from), vec![])
+            );
+        }
     }
 
     #[test]

@@ -49,12 +49,14 @@ pub(crate) struct Simulated {
     folder: PathBuf,
     /// Writes of this value fail with this error number.
     pub(crate) refused: Option<(&'static str, i32)>,
+    /// What is stored instead of every frequency.
+    pub(crate) stored: Option<&'static str>,
 }
 
 impl Simulated {
     pub(crate) fn new(folder: &Path, governor: &str) -> Self {
         fs::create_dir_all(folder).unwrap();
-        let simulated = Self { folder: folder.to_owned(), refused: None };
+        let simulated = Self { folder: folder.to_owned(), refused: None, stored: None };
         simulated.put("scaling_min_freq", "800000");
         simulated.put("scaling_max_freq", "2600000");
         simulated.put("scaling_setspeed", "2600000");
@@ -98,7 +100,8 @@ impl Knobs for Simulated {
             let message = format!("cannot write `{value}` to {}", self.path(name).display());
             return Err(Error::io(message, io::Error::from_raw_os_error(code)));
         }
-        self.put(name, value);
+        let is_frequency = value.parse::<u64>().is_ok();
+        self.put(name, self.stored.filter(|_| is_frequency).unwrap_or(value));
         Ok(())
     }
 

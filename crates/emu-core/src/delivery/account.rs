@@ -67,21 +67,32 @@ impl Window {
     }
 }
 
+/// How a method gives tasks their speed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    pub(super) moves_clock: bool,
+    pub(super) stops: bool,
+    pub(super) is_of_rest: bool,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Asked {
     /// The share of each CPU's time.
     pub(super) shares: BTreeMap<CpuId, f64>,
     /// Tasks are stopped for the rest of the time, and so neither run nor wait.
     pub(super) stops: bool,
+    /// The shares are of what a background load leaves: less than they are of all time is right.
+    pub(super) is_of_rest: bool,
     pub(super) period: Nanos,
 }
 
 impl Asked {
-    /// A method that moves the clock leaves tasks all CPU time.
-    pub(super) fn of(targets: &Targets, moves_clock: bool, stops: bool, period: Duration) -> Self {
-        let share = |share: f64| if moves_clock { 1.0 } else { share };
+    /// A method that moves the clock leaves tasks the part `running` of the time.
+    pub(super) fn of(targets: &Targets, way: Way, running: f64, period: Duration) -> Self {
+        let share = |share: f64| if way.moves_clock { running } else { share };
         let shares = targets.iter().map(|(&cpu, target)| (cpu, share(target.share))).collect();
-        Self { shares, stops, period: time::nanos(period) }
+        let stops = way.stops || way.moves_clock && running < 1.0;
+        Self { shares, stops, is_of_rest: way.is_of_rest, period: time::nanos(period) }
     }
 
     fn total(&self) -> f64 {
@@ -90,6 +101,19 @@ impl Asked {
 
     fn highest(&self) -> f64 {
         self.shares.values().copied().fold(0.0, f64::max)
+    }
+
+    /// How far above a share CPU time in a window can be without being off.
+    fn beyond(&self, got: f64, asked: f64, wall: f64) -> f64 {
+        (got - asked).abs() - TOLERANCE * asked - self.grain(asked / wall)
+    }
+
+    /// Whether a single task that is off the share of its CPU may have had what it had on CPUs of other speeds meanwhile.
+    fn may_have_moved(&self, run: f64, asked: f64, wall: f64) -> bool {
+        let is_off = |asked: f64| self.beyond(run, asked, wall) > 0.0;
+        let lowest = self.shares.values().copied().fold(f64::INFINITY, f64::min);
+        let [low, high] = [lowest, self.highest()].map(|share| share * wall);
+        is_off(asked) && (run > low || !is_off(low)) && (run < high || !is_off(high))
     }
 
     /// How far CPU time can be off by where a window begins and ends in a period, and by the kernel's account, which has what a
@@ -150,7 +174,7 @@ impl Sum {
 }
 
 /// The quantile of Student's distribution for an interval of 95 %.
-fn student(freedom: u32) -> f64 {
+pub(super) fn student(freedom: u32) -> f64 {
     const FEW: [f64; 5] = [12.71, 4.30, 3.18, 2.78, 2.57];
     FEW.get(freedom as usize - 1).copied().unwrap_or_else(|| 1.96 + 2.5 / f64::from(freedom))
 }
@@ -244,8 +268,12 @@ impl Account {
             self.used = (self.used.0 + used as f64, self.used.1 + length);
         }
         let (got, asked) = self.by_cpu(window).or_else(|| self.of_zone(window))?;
-        let beyond = (got - asked).abs() - TOLERANCE * asked - self.asked.grain(asked / length);
-        let off = (beyond > 0.0).then_some(if got > asked { Off::Fast } else { Off::Slow });
+        let off = (self.asked.beyond(got, asked, length) > 0.0).then_some(if got > asked {
+            Off::Fast
+        } else {
+            Off::Slow
+        });
+        let off = off.filter(|off| *off == Off::Fast || !self.asked.is_of_rest);
         self.fast.window(off == Some(Off::Fast), window.length, got, asked);
         self.slow.window(off == Some(Off::Slow), window.length, got, asked);
         off
@@ -277,6 +305,11 @@ impl Account {
         if are_together && of_cpus.iter().any(|(_, run, share, _)| run > share) {
             return None;
         }
+        let moved =
+            |&(_, run, share, length): &(_, f64, f64, f64)| self.asked.may_have_moved(run, share, length);
+        if busy < self.asked.shares.len() && of_cpus.iter().any(moved) {
+            return None;
+        }
         for (cpu, run, share, length) in of_cpus {
             self.cpus.entry(cpu).or_default().add(run, share, length, window.length);
             (got, asked, wall) = (got + run, asked + share, wall + length);
@@ -299,14 +332,29 @@ impl Account {
             [one] if cpus > 1 && window.is_whole => {
                 let share = self.asked.shares.get(&one.cpus.1);
                 let asked = share.copied().unwrap_or_else(|| self.asked.highest());
-                (one.run as f64, asked * one.wall as f64, one.wall as f64)
+                let (run, wall) = (one.run as f64, one.wall as f64);
+                if self.asked.may_have_moved(run, asked * wall, wall) {
+                    return None;
+                }
+                (run, asked * wall, wall)
             }
             ref busy if busy.len() >= cpus => (run, all, cpus as f64 * length),
-            _ if run >= FULL * all && all > 0.0 => (run, all, cpus as f64 * length),
-            _ => return None,
+            // No CPU gives a task so much, whatever the others have.
+            _ => match window.tasks.iter().find_map(|task| self.too_much(task)) {
+                Some(told) => told,
+                None if run >= FULL * all && all > 0.0 => (run, all, cpus as f64 * length),
+                None => return None,
+            },
         };
         self.zone.add(got, asked, wall, window.length);
         Some((got, asked))
+    }
+
+    /// What a task had, and might have had on the fastest CPU, where it had more.
+    fn too_much(&self, task: &TaskWindow) -> Option<(f64, f64, f64)> {
+        let (run, wall) = (task.run as f64, task.wall as f64);
+        let asked = self.asked.highest() * wall;
+        (run > asked && self.asked.beyond(run, asked, wall) > 0.0).then_some((run, asked, wall))
     }
 
     pub(super) fn zone(&self) -> Option<Delivered> {
@@ -349,7 +397,7 @@ impl Account {
         let slow = told(&self.slow, TOO_SLOW, "slow");
         let mut problems: Vec<_> = fast.into_iter().chain(slow).collect();
         if let Some(seen) = self.zone().filter(|_| problems.is_empty()) {
-            let is_sure = seen.asked < seen.low || seen.asked > seen.high;
+            let is_sure = seen.asked < seen.low || seen.asked > seen.high && !self.asked.is_of_rest;
             if seen.error.abs() > MEAN_TOLERANCE && is_sure {
                 let (share, asked) = (100.0 * seen.share, 100.0 * seen.asked);
                 problems.push(format!("the tasks were given {share:.1} % instead of {asked:.1} %"));

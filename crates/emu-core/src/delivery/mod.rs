@@ -12,7 +12,6 @@ mod stretch;
 
 pub use stretch::{CpuStretch, Stretch};
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -23,12 +22,12 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::method::{About, Trait};
 use crate::speed::Targets;
-use crate::status::{Basis, Status};
+use crate::status::{Basis, Delivered, Status};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::zone::Zone;
 
-use account::{Account, Asked, Off, Window};
+use account::{Account, Asked, Off, TOLERANCE, Way, Window};
 use meter::Meter;
 use reading::{Reading, Watch};
 use stretch::Stretches;
@@ -52,8 +51,7 @@ const PERIODS: u32 = 3;
 pub(crate) struct Delivery {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    moves_clock: bool,
-    stops: bool,
+    way: Way,
     /// Where the method keeps what it has measured of its costs, if it makes up for them.
     costs: Option<PathBuf>,
 }
@@ -85,9 +83,17 @@ impl Shared {
 }
 
 impl Delivery {
-    pub(crate) fn watch(host: &Host, zone: &Zone, about: &About, period: Duration) -> Result<Self> {
+    /// `running` is as in [`retarget`](Self::retarget).
+    pub(crate) fn watch(
+        host: &Host,
+        zone: &Zone,
+        about: &About,
+        running: f64,
+        period: Duration,
+    ) -> Result<Self> {
         let (moves_clock, stops) = (about.has(Trait::MovesClock), about.has(Trait::StopsTasks));
-        let asked = Asked::of(&zone.demand.targets, moves_clock, stops, period);
+        let way = Way { moves_clock, stops, is_of_rest: zone.demand.exclude_background };
+        let asked = Asked::of(&zone.demand.targets, way, running, period);
         let state = State {
             account: Account::new(asked),
             stretches: Stretches::begin(zone.demand.targets.clone()),
@@ -98,7 +104,8 @@ impl Delivery {
             notes: Vec::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let watch = Watch::new(host, &zone.tasks, zone.demand.cpus())?;
+        let may_freeze = (stops || moves_clock) && !about.has(Trait::SendsSignals);
+        let watch = Watch::new(host, &zone.tasks, zone.demand.cpus(), may_freeze)?;
         if watch.is_blind() {
             let note =
                 "/proc hides the processes of other users (hidepid): one that changes its user is not seen";
@@ -111,6 +118,7 @@ impl Delivery {
             shortest: FIRST.max(period * PERIODS),
             moves_clock,
             burns: about.has(Trait::Burns),
+            ends_at_ticks: about.has(Trait::EndsAtTicks),
         };
         let thread = thread::Builder::new()
             .name("emu-account".into())
@@ -118,13 +126,14 @@ impl Delivery {
             .map_err(|e| Error::io("cannot start the thread that watches what is delivered", e))?;
         let makes_up = !moves_clock && !about.has(Trait::Published);
         let costs = makes_up.then(|| host.roots.state.clone());
-        Ok(Self { shared, thread: Some(thread), moves_clock, stops, costs })
+        Ok(Self { shared, thread: Some(thread), way, costs })
     }
 
-    /// The targets are in force after two periods.
-    pub(crate) fn retarget(&self, targets: &Targets, period: Duration) {
+    /// The targets are in force after two periods. A method that moves the clock lets tasks run for the part `running` of
+    /// the time.
+    pub(crate) fn retarget(&self, targets: &Targets, running: f64, period: Duration) {
         let mut state = self.shared.lock();
-        let before = state.account.restart(Asked::of(targets, self.moves_clock, self.stops, period));
+        let before = state.account.restart(Asked::of(targets, self.way, running, period));
         let generation = state.generation;
         state.stretches.next(targets, generation, before);
         state.meter = Meter::default();
@@ -134,7 +143,7 @@ impl Delivery {
 
     /// The stretches that have ended since the last call.
     pub(crate) fn take_stretches(&self) -> Vec<Stretch> {
-        self.shared.lock().stretches.take(self.moves_clock)
+        self.shared.lock().stretches.take(self.way.moves_clock)
     }
 
     /// Nothing counts until the next `retarget`.
@@ -146,35 +155,37 @@ impl Delivery {
     pub(crate) fn tell(&self, status: &mut Status) {
         let state = self.shared.lock();
         let State { account, meter, notes, .. } = &*state;
-        // The share of the clock at which the CPU time was given.
-        let mut slowdowns = BTreeMap::new();
-        if self.moves_clock {
-            for cpu in &mut status.cpus {
-                if let Some((measured, set)) = meter.clock(cpu.cpu).zip(cpu.set_clock) {
-                    let reference = set.as_f64() * cpu.duty / cpu.set;
-                    slowdowns.insert(cpu.cpu, measured.as_f64() / reference);
-                    cpu.clock = Some(measured);
-                }
-            }
-        }
-        let basis = if self.moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
-        let scale = |cpu| if self.moves_clock { slowdowns.get(&cpu).copied() } else { Some(1.0) };
+        let moves_clock = self.way.moves_clock;
+        let basis = if moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
+        // Of the reference, what the CPU time was given of: of the clock, or of what the background load left.
+        let left = 1.0 - status.background.unwrap_or(0.0);
+        let whole = (left > 0.0).then(|| (1.0 / left, 0.0));
+        let mut slowdowns = Vec::new();
         for cpu in &mut status.cpus {
-            let seen = account.cpu(cpu.cpu).zip(scale(cpu.cpu));
+            let scale = if moves_clock {
+                meter.clock(cpu.cpu).zip(cpu.set_clock).map(|((measured, unsure), set)| {
+                    cpu.clock = Some(measured);
+                    (measured.as_f64() * cpu.set / (set.as_f64() * cpu.duty), unsure)
+                })
+            } else {
+                whole
+            };
+            slowdowns.extend(scale);
+            let seen = account.cpu(cpu.cpu).zip(scale);
             cpu.delivered = seen.map(|(seen, scale)| seen.times(basis, scale, cpu.asked.share));
         }
-        let mean_scale = if self.moves_clock {
-            let all = slowdowns.len() == status.cpus.len() && !slowdowns.is_empty();
-            all.then(|| slowdowns.values().sum::<f64>() / slowdowns.len() as f64)
-        } else {
-            Some(1.0)
-        };
-        let asked =
-            status.cpus.iter().map(|cpu| cpu.asked.share).sum::<f64>() / status.cpus.len().max(1) as f64;
+        let count = status.cpus.len().max(1) as f64;
+        let asked = status.cpus.iter().map(|cpu| cpu.asked.share).sum::<f64>() / count;
+        let mean = |of: fn(&(f64, f64)) -> f64| slowdowns.iter().map(of).sum::<f64>() / count;
+        let scale =
+            (slowdowns.len() == status.cpus.len()).then(|| (mean(|scale| scale.0), mean(|scale| scale.1)));
         status.delivered = account
             .zone()
-            .zip(mean_scale)
-            .map(|(seen, scale)| seen.times(basis, scale, if self.moves_clock { asked } else { seen.asked }));
+            .zip(scale)
+            .map(|(seen, scale)| seen.times(basis, scale, if moves_clock { asked } else { seen.asked }));
+        if let Some(off) = status.delivered.filter(|_| moves_clock).and_then(off_by_clock) {
+            status.add_problem(off);
+        }
         status.used = account.used();
         account.problems().into_iter().for_each(|problem| status.add_problem(problem));
         if self.costs.is_some() && account.elapsed() >= SEARCHED && account.has_unexplained_excess() {
@@ -201,6 +212,16 @@ impl Delivery {
     }
 }
 
+/// What the kernel's account of CPU time alone does not tell: the clock is another one than was set, or that is far from the
+/// one asked for.
+fn off_by_clock(seen: Delivered) -> Option<String> {
+    let is_sure = seen.asked < seen.low || seen.asked > seen.high;
+    (is_sure && seen.error.abs() > TOLERANCE).then(|| {
+        let (share, asked) = (100.0 * seen.share, 100.0 * seen.asked);
+        format!("by the clock that was measured, the tasks were given {share:.1} % instead of {asked:.1} %")
+    })
+}
+
 impl Drop for Delivery {
     fn drop(&mut self) {
         self.end();
@@ -221,6 +242,7 @@ struct Watcher {
     shortest: Duration,
     moves_clock: bool,
     burns: bool,
+    ends_at_ticks: bool,
 }
 
 impl Watcher {
@@ -310,7 +332,7 @@ impl Watcher {
         for (pid, group) in outside {
             let told = || {
                 format!(
-                    "process {pid} ({}) has left emu's cgroup for {}, and is not slowed there",
+                    "process {pid} ({}) has left the zone's cgroup for {}, and is not slowed there",
                     name(pid),
                     group.display()
                 )
@@ -330,7 +352,9 @@ impl Watcher {
     fn explain(&self, off: Off, window: &Window, before: &Reading, after: &Reading) {
         let shares = self.shared.lock().account.asked().shares.clone();
         let reason = match off {
-            Off::Fast => reason::of_excess(&self.host.roots.proc, &self.watch, window, &shares),
+            Off::Fast => {
+                reason::of_excess(&self.host.roots, &self.watch, window, &shares, self.ends_at_ticks)
+            }
             Off::Slow => {
                 let times = [&before.cpu_times, &after.cpu_times];
                 let free = 1.0 - shares.values().sum::<f64>() / shares.len().max(1) as f64;

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::account::{TaskWindow, Window};
-use crate::cgroup::{self, Folder, lists, place};
+use crate::cgroup::{self, Folder, Usage, lists, place};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::Result;
@@ -36,14 +36,14 @@ enum Source {
         of: Vec<Pid>,
         members: Option<Box<Descendants>>,
         /// Emu's groups, where others may have joined the processes.
-        groups: Vec<OwnGroup>,
+        groups: Vec<ZoneGroup>,
     },
-    Group(Folder),
+    Group(ZoneGroup),
 }
 
-/// A group that emu has made for the zone.
+/// A group of the zone: one that emu has made, or the existing one that is slowed.
 #[derive(Debug)]
-struct OwnGroup {
+struct ZoneGroup {
     hierarchy: Hierarchy,
     path: PathBuf,
 }
@@ -53,6 +53,9 @@ pub(super) struct Watch {
     proc: PathBuf,
     source: Source,
     cpus: CpuList,
+    may_freeze: bool,
+    /// What the zone's group has used, where it has such an account: with all that has ended.
+    usage: Option<Usage>,
     /// The processes read last time: they stay in the account wherever they go.
     known: BTreeMap<Pid, ProcessTime>,
     /// The threads read last time: they are read again, so that two readings have them.
@@ -67,6 +70,8 @@ pub(super) struct Reading {
     processes: BTreeMap<Pid, ProcessTime>,
     /// Processes that are in none of emu's groups of a hierarchy, and the group that they are in there.
     outside: BTreeMap<Pid, PathBuf>,
+    /// What the zone's group has used.
+    used_by_group: Option<Nanos>,
     /// Whether all threads were read.
     is_whole: bool,
     pub(super) cpu_times: BTreeMap<CpuId, CpuTimes>,
@@ -90,7 +95,8 @@ struct ProcessTime {
 }
 
 impl Watch {
-    pub(super) fn new(host: &Host, tasks: &Tasks, cpus: CpuList) -> Result<Self> {
+    /// `may_freeze`: the method freezes the zone's group itself.
+    pub(super) fn new(host: &Host, tasks: &Tasks, cpus: CpuList, may_freeze: bool) -> Result<Self> {
         let proc = host.roots.proc.clone();
         let source = match tasks {
             Tasks::Processes(pids) => {
@@ -100,14 +106,26 @@ impl Watch {
                     (!alive.is_empty()).then(|| Descendants::of(&proc, &alive).map(Box::new)).transpose()?;
                 let own_group = |hierarchy: &Hierarchy| {
                     let path = place::own_group(&proc, *alive.first()?, hierarchy)?;
-                    Some(OwnGroup { hierarchy: hierarchy.clone(), path })
+                    Some(ZoneGroup { hierarchy: hierarchy.clone(), path })
                 };
                 let groups = host.cgroups.hierarchies.iter().filter_map(own_group).collect();
                 Source::Descendants { of: pids.clone(), members, groups }
             }
-            Tasks::Cgroup(path) => Source::Group(cgroup::folder_of(host, path)?),
+            Tasks::Cgroup(path) => {
+                let (hierarchy, folder) = cgroup::folder_of(host, path)?;
+                Source::Group(ZoneGroup { hierarchy: hierarchy.clone(), path: folder.path })
+            }
         };
-        Ok(Self { proc, source, cpus, known: BTreeMap::new(), threads: Vec::new(), turn: 0 })
+        // Some hierarchies of version 1 have no cpuacct.
+        let usages = match &source {
+            Source::Descendants { groups, .. } => groups.iter(),
+            Source::Group(group) => std::slice::from_ref(group).iter(),
+        };
+        let usage = usages.rev().find_map(|group| {
+            Usage::open(&Folder { version: group.hierarchy.version, path: group.path.clone() })
+        });
+        let (known, threads) = (BTreeMap::new(), Vec::new());
+        Ok(Self { proc, source, cpus, may_freeze, usage, known, threads, turn: 0 })
     }
 
     /// Reads all processes and a part of their threads; what cannot be read has ended. How the CPUs spend their time is read
@@ -146,6 +164,7 @@ impl Watch {
             reading.cpu_times = times.collect();
         }
         reading.at = time::now();
+        reading.used_by_group = self.usage.as_ref().and_then(Usage::read);
         reading.is_whole = threads.len() <= THREADS_MAX;
         for tid in self.chosen(&threads.keys().copied().collect::<Vec<_>>()) {
             if let Some(time) = ThreadTime::read(&self.proc, tid, threads.get(&tid).copied().flatten()) {
@@ -189,45 +208,56 @@ impl Watch {
         match &mut self.source {
             Source::Descendants { members: Some(members), groups, .. } => {
                 let _ = members.look();
-                let inside = |group: &OwnGroup| lists::read_all(&group.path, PROCS).unwrap_or_default();
+                let inside = |group: &ZoneGroup| lists::read_all(&group.path, PROCS).unwrap_or_default();
                 let in_groups: Vec<BTreeSet<_>> =
                     groups.iter().map(|group| inside(group).into_iter().collect()).collect();
                 let all = members.members().keys().chain(in_groups.iter().flatten()).copied().collect();
                 (all, in_groups)
             }
             Source::Descendants { members: None, .. } => Default::default(),
-            Source::Group(folder) => {
-                let inside = lists::read_all(&folder.path, PROCS).unwrap_or_default();
-                (inside.into_iter().collect(), Vec::new())
+            Source::Group(group) => {
+                let inside = lists::read_all(&group.path, PROCS).unwrap_or_default();
+                let inside: BTreeSet<_> = inside.into_iter().collect();
+                (inside.clone(), vec![inside])
             }
         }
     }
 
-    /// The group of a process that has left emu's groups of a hierarchy. One that has joined another emu's is slowed there.
+    /// The group of a process that has left the zone's groups of a hierarchy. One that has joined another emu's is slowed there.
     fn place_outside(&self, pid: Pid, in_groups: &[BTreeSet<Pid>]) -> Option<PathBuf> {
         let mut left = self.groups().iter().zip(in_groups).filter(|(_, inside)| !inside.contains(&pid));
         left.find_map(|(group, _)| place::outside(&self.proc, pid, &group.hierarchy))
     }
 
-    fn groups(&self) -> &[OwnGroup] {
+    fn groups(&self) -> &[ZoneGroup] {
         match &self.source {
             Source::Descendants { groups, .. } => groups,
-            Source::Group(_) => &[],
+            Source::Group(group) => std::slice::from_ref(group),
         }
     }
 
-    /// The group of a thread that is in none of emu's groups, in a hierarchy that has them.
+    /// The group of a thread that is in none of the zone's groups, in a hierarchy that has them.
     pub(super) fn thread_outside(&self, tid: Pid) -> Option<PathBuf> {
-        self.groups().iter().find_map(|group| place::outside(&self.proc, tid, &group.hierarchy))
+        let outside = |group: &ZoneGroup| {
+            place::outside(&self.proc, tid, &group.hierarchy).filter(|home| !home.starts_with(&group.path))
+        };
+        self.groups().iter().find_map(outside)
     }
 
-    /// A group above the zone's that is frozen, by others than emu: they freeze whole trees.
+    /// A group with the zone's in it, or that itself where emu does not freeze it, which others than emu have frozen: they freeze
+    /// whole trees.
     pub(super) fn frozen_above(&self, hierarchies: &[Hierarchy]) -> Option<PathBuf> {
         let is_frozen =
             |group: &&Path| FROZEN.iter().any(|file| control_file::probe::<u8>(&group.join(file)) == Some(1));
         let above = |group: &Path| group.ancestors().find(is_frozen).map(Path::to_owned);
         match &self.source {
-            Source::Group(folder) => above(folder.path.parent()?),
+            Source::Group(group) => {
+                let inside = group.path.strip_prefix(&group.hierarchy.mount).ok()?;
+                hierarchies.iter().find_map(|hierarchy| {
+                    let folder = hierarchy.mount.join(inside);
+                    above(if self.may_freeze { folder.parent()? } else { &folder })
+                })
+            }
             Source::Descendants { .. } => {
                 let pid = *self.known.keys().next()?;
                 let foreign = |hierarchy| place::foreign(&self.proc, pid, hierarchy);
@@ -312,8 +342,8 @@ impl Reading {
         outside.map(|(pid, group)| (*pid, group.as_path()))
     }
 
-    /// That of a process that has ended is its parent's, who has waited for it; `None` where the parent is no member, so that
-    /// it is not known what it used at last.
+    /// By the account of the group, or, with those that have left it, by that of the processes. What one that has ended used is
+    /// its parent's, who has waited for it; it is not known where the parent is no member.
     fn used_until(&self, later: &Self) -> Option<Nanos> {
         let is_same = |pid: &Pid, one: &ProcessTime| {
             later.processes.get(pid).is_some_and(|now| now.starttime == one.starttime)
@@ -322,7 +352,8 @@ impl Reading {
             |pid: &Pid, one: &ProcessTime| is_same(pid, one) || later.processes.contains_key(&one.parent);
         let sum = |reading: &Self| reading.processes.values().map(|one| one.used).sum::<Nanos>();
         let all_known = self.processes.iter().all(|(pid, one)| is_known(pid, one));
-        all_known.then(|| (sum(later) - sum(self)).max(0))
+        let by_processes = all_known.then(|| (sum(later) - sum(self)).max(0));
+        by_processes.max(self.used_by_group.zip(later.used_by_group).map(|(before, after)| after - before))
     }
 }
 
@@ -354,6 +385,15 @@ mod tests {
     }
 
     #[test]
+    fn what_a_group_has_used_counts_where_processes_do_not_tell() {
+        let group = |used_by_group: i64| Reading { used_by_group: Some(used_by_group), ..Reading::default() };
+        let with = |ticks| Reading { processes: [(2, process(0, ticks))].into(), ..group(5 * USER_TICK) };
+        // A child that nobody has waited for; and a process that has left the group.
+        assert_eq!(with(50).used_until(&group(9 * USER_TICK)), Some(4 * USER_TICK));
+        assert_eq!(with(50).used_until(&with(57)), Some(7 * USER_TICK));
+    }
+
+    #[test]
     fn a_thread_that_is_in_both_readings_has_a_window() {
         let time = |at, run, wait, cpu| ThreadTime { at, run, wait, cpu };
         let before = Reading {
@@ -382,10 +422,9 @@ mod tests {
 
     #[test]
     fn of_many_threads_some_are_read_twice_in_turn() {
-        let source = Source::Group(Folder { version: 2, path: "/nowhere".into() });
-        let cpus = CpuList::default();
-        let (known, threads) = (BTreeMap::new(), Vec::new());
-        let mut watch = Watch { proc: "/proc".into(), source, cpus, known, threads, turn: 0 };
+        let host = Host::detect(&crate::roots::Roots::system()).unwrap();
+        let none = Tasks::Processes(Vec::new());
+        let mut watch = Watch::new(&host, &none, CpuList::default(), false).unwrap();
         let all: Vec<Pid> = (1..=100).collect();
         let rounds: Vec<_> = (0..5).map(|_| watch.chosen(&all)).collect();
         assert!(rounds.iter().all(|chosen| chosen.len() <= THREADS_MAX), "{rounds:?}");
@@ -401,7 +440,7 @@ mod tests {
     fn this_process_is_read() {
         let host = Host::detect(&crate::roots::Roots::system()).unwrap();
         let own = std::process::id() as Pid;
-        let mut watch = Watch::new(&host, &Tasks::Processes(vec![own]), host.allowed.clone()).unwrap();
+        let mut watch = Watch::new(&host, &Tasks::Processes(vec![own]), host.allowed.clone(), false).unwrap();
         let before = watch.read(false);
         let begin = std::time::Instant::now();
         while begin.elapsed() < std::time::Duration::from_millis(30) {

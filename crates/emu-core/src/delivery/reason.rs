@@ -7,20 +7,35 @@ use std::path::{Path, PathBuf};
 use super::account::Window;
 use super::reading::{Watch, name};
 use crate::cgroup::{Folder, place, tightest_limit};
+use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::host::{CpuTimes, Host};
 use crate::process::{KernelPolicy, Stat};
+use crate::roots::Roots;
 use crate::sys::Pid;
 use crate::sys::affinity;
 
 type Shares = BTreeMap<CpuId, f64>;
 
-/// Why tasks are too fast: what lets the one that used the most escape.
-pub(super) fn of_excess(proc: &Path, watch: &Watch, window: &Window, shares: &Shares) -> Option<String> {
+/// Why tasks are too fast: what lets the one that used the most escape, or `by_quota` a scheduler that need not know quotas.
+pub(super) fn of_excess(
+    roots: &Roots,
+    watch: &Watch,
+    window: &Window,
+    shares: &Shares,
+    by_quota: bool,
+) -> Option<String> {
     let mut tasks: Vec<_> = window.tasks.iter().collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(task.run));
     let outside = |tid| watch.thread_outside(tid);
-    tasks.iter().take(4).find_map(|task| escape(proc, task.tid, task.cpus.1, shares, outside))
+    let escaped =
+        tasks.iter().take(4).find_map(|task| escape(&roots.proc, task.tid, task.cpus.1, shares, outside));
+    // Documentation/scheduler/sched-ext.rst
+    let state = roots.sys.join("kernel/sched_ext/state");
+    let is_replaced = || by_quota && control_file::probe::<String>(&state).as_deref() == Some("enabled");
+    escaped.or_else(|| {
+        is_replaced().then(|| "a scheduler of sched_ext is at work, which may not know quotas".to_owned())
+    })
 }
 
 fn escape(

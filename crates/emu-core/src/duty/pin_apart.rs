@@ -14,9 +14,10 @@ use std::path::PathBuf;
 use crate::ablation::{Correction, is_off};
 use crate::cpu_list::{CpuId, CpuList};
 use crate::host::Host;
-use crate::process::Stat;
+use crate::process::{FORK, LastPid, Stat, process_of};
 use crate::sys::Pid;
 use crate::sys::affinity::Mask;
+use crate::sys::time::{self, USER_TICK};
 use crate::undo::{Journal, Undo};
 
 /// The largest number of bindings in the journal: each task has one for each CPU.
@@ -31,6 +32,18 @@ pub(crate) struct PinApart {
     all: Mask,
     recorded: HashSet<Binding>,
     bound: Vec<Binding>,
+    given_out: LastPid,
+    births: Option<Births>,
+}
+
+/// What tells the children of bound tasks that were born while they were bound.
+#[derive(Debug)]
+struct Births {
+    parents: Vec<Binding>,
+    /// The last number given out before, and the begin and end in clock ticks since boot.
+    after: Pid,
+    begin: u64,
+    end: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,12 +65,15 @@ impl PinApart {
             all: Mask::of(cpus.iter()),
             recorded: HashSet::new(),
             bound: Vec::new(),
+            given_out: LastPid::of(&host.roots.proc),
+            births: None,
         })
     }
 
     /// Gives each of these stopped tasks a CPU of its own, or one that the same number of tasks share on each CPU. Where the
     /// numbers would differ, the kernel's balancing is fairer.
     pub(crate) fn bind(&mut self, busy: &[Pid]) {
+        self.free_born();
         let is_even = busy.len() <= self.cpus.len() || busy.len().is_multiple_of(self.cpus.len());
         if busy.len() < 2 || !is_even {
             return;
@@ -77,6 +93,9 @@ impl PinApart {
                 self.bound.push(binding);
             }
         }
+        let begin = time::user_ticks();
+        self.births =
+            self.given_out.read().map(|after| Births { parents: Vec::new(), after, begin, end: begin });
     }
 
     /// The journal must have a binding before it is made.
@@ -92,9 +111,36 @@ impl PinApart {
 
     /// To be called as soon as the tasks are resumed. A task whose affinity another program has changed meanwhile keeps that.
     pub(crate) fn unbind(&mut self) {
+        if let Some(births) = self.births.as_mut().filter(|_| !self.bound.is_empty()) {
+            births.parents.clone_from(&self.bound);
+            births.end = time::user_ticks() + (FORK / USER_TICK) as u64;
+        }
         for Binding { tid, cpu, .. } in self.bound.drain(..) {
             if Mask::get(tid).is_ok_and(|now| now == Mask::of([cpu])) {
                 // All CPUs, also those that come online later. This fails only where the task is gone.
+                let _ = Mask::ALL.set(tid);
+            }
+        }
+    }
+
+    /// Frees the children that have inherited a binding, when all are stopped again: their births may have been under way
+    /// at its end. One that has chosen just this CPU itself, at once, is taken for one.
+    fn free_born(&mut self) {
+        let births = self.births.take().filter(|births| !births.parents.is_empty());
+        let Some(Births { parents, after, begin, end }) = births else { return };
+        let last = self.given_out.read().unwrap_or(after);
+        for tid in after + 1..=last {
+            let Ok(mask) = Mask::get(tid) else { continue };
+            let mut parents = parents.iter().filter(|parent| Mask::of([parent.cpu]) == mask).peekable();
+            if parents.peek().is_none() {
+                continue;
+            }
+            let Some((stat, process)) = Stat::read(&self.proc, tid).zip(process_of(&self.proc, tid)) else {
+                continue;
+            };
+            let maker = if process == tid { stat.parent } else { process };
+            let is_of = |parent: &Binding| process_of(&self.proc, parent.tid) == Some(maker);
+            if (begin..=end).contains(&stat.starttime) && parents.any(is_of) {
                 let _ = Mask::ALL.set(tid);
             }
         }
@@ -104,6 +150,10 @@ impl PinApart {
 impl Drop for PinApart {
     fn drop(&mut self) {
         self.unbind();
+        if self.births.as_ref().is_some_and(|births| !births.parents.is_empty()) {
+            time::sleep(time::span(FORK));
+        }
+        self.free_born();
     }
 }
 
@@ -201,6 +251,59 @@ mod tests {
         std::mem::forget(pin_apart);
         journal.undo_all().unwrap();
         assert_eq!(bound(), [all.clone(), all]);
+    }
+
+    #[test]
+    fn what_is_born_while_its_parent_is_bound_is_freed() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots { state: dir.path().join("state"), ..Roots::system() };
+        let host = Host::detect(&roots).unwrap();
+        let all = host.online();
+        let journal = Journal::open(&host.roots, &all, "test", "test").unwrap();
+        let Some(mut pin_apart) = PinApart::new(&host, &all, &journal) else {
+            skip("there is one CPU only");
+            return;
+        };
+        let go = dir.path().join("go");
+        let script = format!(
+            "while [ ! -e {} ]; do :; done; sleep 60 & for cpu in 0 1; do taskset -c $cpu sleep 60 & done; wait",
+            go.display()
+        );
+        let programs = [(); 2].map(|()| Program::shell(&script));
+        let pids = programs.each_ref().map(Program::pid);
+        for program in &programs {
+            program.signal(libc::SIGSTOP);
+        }
+        let state = |pid| Stat::read(std::path::Path::new(PROC), pid).unwrap().state;
+        wait_until(|| pids.iter().all(|&pid| state(pid) == b'T'));
+        pin_apart.bind(&pids);
+        for program in &programs {
+            program.signal(libc::SIGCONT);
+        }
+        std::fs::write(go, "").unwrap();
+        let children = |pid: Pid| -> Vec<Pid> {
+            let text = std::fs::read_to_string(format!("{PROC}/{pid}/task/{pid}/children")).unwrap();
+            let is_asleep = |pid: &Pid| {
+                std::fs::read_to_string(format!("{PROC}/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+            };
+            text.split_whitespace().map(|pid| pid.parse().unwrap()).filter(is_asleep).collect()
+        };
+        wait_until(|| pids.iter().all(|&pid| children(pid).len() == 3));
+        let bound = |pid| affinity::get(pid).unwrap();
+        let own = pids.map(bound);
+        pin_apart.unbind();
+        let children = pids.map(children);
+        assert_eq!(children.each_ref().map(|children| bound(children[0])), own, "they inherit it");
+        drop(pin_apart);
+        for (children, own) in children.iter().zip(own) {
+            assert_eq!(bound(children[0]), all);
+            let other = all.difference(&own);
+            assert!(children[1..].iter().any(|&pid| !other.is_empty() && bound(pid) == other), "chosen");
+        }
+        children.into_iter().flatten().for_each(|pid| {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)
+                .unwrap();
+        });
     }
 
     #[test]

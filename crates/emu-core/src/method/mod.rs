@@ -207,6 +207,11 @@ pub trait Emulation: Send {
         self.status().period
     }
 
+    /// For which part of the time a method that moves the clock lets tasks run, with the targets that were given last.
+    fn running(&self) -> f64 {
+        1.0
+    }
+
     /// Has the method look for tasks that others have moved into the zone's cgroup, or bound to its CPUs. It is as for tasks
     /// that were there before from the next period on.
     fn look(&self) {}

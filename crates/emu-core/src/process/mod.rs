@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 
+use nix::sys::signal::kill;
+
 use crate::cpu_list::CpuId;
 use crate::error::{Error, Result};
 use crate::hint::Hint;
@@ -67,8 +69,9 @@ impl Stat {
         self.parent == std::process::id() as Pid && self.tells_parent
     }
 
+    /// Of a process whose first thread has exited, that one is left as a zombie while others run: it is counted among them.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.state, b'Z' | b'X')
+        self.state == b'X' || self.state == b'Z' && self.threads <= 1
     }
 
     pub(crate) fn read(proc: &Path, pid: Pid) -> Option<Self> {
@@ -117,14 +120,21 @@ fn own_line(proc: &Path) -> Vec<Pid> {
 
 /// Whether this process's user may change the task, as the kernel has it for users without capabilities
 /// (`check_same_owner`, kernel/sched/syscalls.c): emu may have some (`setcap`) that the emu that undoes a change has
-/// not. A task that has ended may be changed: nothing comes of it.
+/// not. A task that has ended may be changed: nothing comes of it. One of which nothing can be read may not.
 pub(crate) fn is_owned(proc: &Path, tid: Pid) -> bool {
     let own = nix::unistd::geteuid();
     if own.is_root() {
         return true;
     }
-    let Ok(status) = fs::read(proc.join(tid.to_string()).join("status")) else { return true };
-    has_user(&status, own.as_raw()).unwrap_or(false)
+    match fs::read(proc.join(tid.to_string()).join("status")) {
+        Ok(status) => has_user(&status, own.as_raw()).unwrap_or(false),
+        Err(_) => is_gone(tid),
+    }
+}
+
+/// Whether the kernel knows no task of this number.
+pub(crate) fn is_gone(tid: Pid) -> bool {
+    kill(nix::unistd::Pid::from_raw(tid), None) == Err(nix::errno::Errno::ESRCH)
 }
 
 /// Whether a task with this `/proc/<pid>/status` has the user as its real or effective one: the owner of the files
@@ -334,7 +344,8 @@ pub(crate) fn times_in_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn process_of(proc: &Path, tid: Pid) -> Option<Pid> {
+/// The process of a thread.
+pub(crate) fn process_of(proc: &Path, tid: Pid) -> Option<Pid> {
     let status = fs::read(proc.join(tid.to_string()).join("status")).ok()?;
     let status = String::from_utf8_lossy(&status).into_owned();
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
@@ -372,7 +383,7 @@ impl LastPid {
         seen.filter(|_| now >= self.since + FORK)
     }
 
-    fn read(&self) -> Option<Pid> {
+    pub(crate) fn read(&self) -> Option<Pid> {
         fs::read_to_string(self.file.as_ref()?).ok()?.split_ascii_whitespace().last()?.parse().ok()
     }
 }

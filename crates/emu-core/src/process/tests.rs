@@ -147,3 +147,22 @@ fn an_orphan_is_known_by_the_session_its_parent_made() {
     kill_all(&mut descendants);
     end(root);
 }
+
+#[test]
+fn a_process_without_its_first_thread_lives() {
+    let child = crate::sys::fork::fork_leaderless().unwrap();
+    let pid = child.pid();
+    let stat = || Stat::read(Path::new(PROC), pid).unwrap();
+    crate::testing::eventually("its first thread has ended", || stat().state == b'Z');
+    assert!(!stat().has_ended());
+    assert!(Descendants::of(Path::new(PROC), &[pid]).unwrap().members().contains_key(&pid));
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+    crate::testing::eventually("all have ended", || stat().has_ended());
+    assert!(Descendants::of(Path::new(PROC), &[pid]).is_err());
+    child.end();
+}
+
+#[test]
+fn what_cannot_be_read_is_not_gone() {
+    assert!(!is_gone(std::process::id() as Pid) && is_gone(Pid::MAX));
+}

@@ -44,7 +44,7 @@ fn delivery() -> Delivery {
         demand: Demand::new([(0, Target { share: 0.4, clock: None })].into()),
         tasks: Tasks::Processes(vec![std::process::id() as Pid]),
     };
-    Delivery::watch(&host, &zone, &About::new("none"), Duration::ZERO).unwrap()
+    Delivery::watch(&host, &zone, &About::new("none"), 1.0, Duration::ZERO).unwrap()
 }
 
 /// A session in which a file was changed that somebody else has changed since.

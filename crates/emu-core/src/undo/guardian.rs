@@ -155,10 +155,11 @@ impl Watch<'_> {
         matches!(task::stat(self.places.proc(), self.own), Ok(None | Some(Stat { state: b'Z' | b'X', .. })))
     }
 
-    /// Whether emu was stopped by a signal that it did not expect.
+    /// Whether emu was stopped by a signal that it did not expect, or by a debugger.
     fn is_stopped(&self) -> bool {
         let is_expected = self.paused.load(Ordering::Relaxed) != 0;
-        !is_expected && matches!(task::stat(self.places.proc(), self.own), Ok(Some(Stat { state: b'T', .. })))
+        let stat = task::stat(self.places.proc(), self.own);
+        !is_expected && matches!(stat, Ok(Some(Stat { state: b'T' | b't', .. })))
     }
 
     fn restore(&self, window: &mut [u8]) -> i32 {

@@ -1,9 +1,13 @@
 use super::*;
+use crate::speed::Target;
 
 const SECOND: Nanos = 1_000_000_000;
 
+const CLOCK: Way = Way { moves_clock: true, stops: false, is_of_rest: false };
+
 fn asked(shares: &[f64], stops: bool) -> Asked {
-    Asked { shares: shares.iter().copied().enumerate().collect(), stops, period: 10_000_000 }
+    let shares = shares.iter().copied().enumerate().collect();
+    Asked { shares, stops, is_of_rest: false, period: 10_000_000 }
 }
 
 /// A task on a CPU that ran and waited for these parts of a second.
@@ -136,7 +140,7 @@ fn what_is_too_slow_is_told_when_it_lasts() {
 #[test]
 fn a_method_that_moves_the_clock_leaves_all_cpu_time() {
     let targets: Targets = [(0, crate::speed::Target { share: 0.4, clock: None })].into();
-    let mut account = Account::new(Asked::of(&targets, true, false, Duration::ZERO));
+    let mut account = Account::new(Asked::of(&targets, CLOCK, 1.0, Duration::ZERO));
     assert_eq!(account.add(&window(&[task(0, 0.99, 0.005)])), None);
     assert_eq!(share(account.zone()), Some(0.99));
 }
@@ -200,4 +204,46 @@ fn tasks_on_other_cpus_are_named_and_counted() {
     assert_eq!(problems.len(), 5, "{problems:?}");
     assert_eq!(problems[0], "task 1 (busy) runs on CPU 5, outside the zone");
     assert_eq!(problems[4], "2 other processes have left the zone");
+}
+
+#[test]
+fn a_task_that_moves_between_speeds_is_not_judged_by_one() {
+    for (run, told) in
+        [(0.3, Some(None)), (0.45, None), (0.8, Some(Some(Off::Fast))), (0.2, Some(Some(Off::Slow)))]
+    {
+        let mut account = Account::new(asked(&[0.3, 0.6], false));
+        let off = account.add(&window(&[task(0, run, 1.0 - run)]));
+        assert_eq!(account.zone().map(|_| off), told, "{run}");
+        // It may have ended on the other one.
+        let moved = TaskWindow { cpus: (0, 1), ..task(1, run, 1.0 - run) };
+        let mut account = Account::new(asked(&[0.3, 0.6], false));
+        let off = account.add(&window(&[moved]));
+        assert_eq!((off, account.zone().is_some()), (told.flatten(), !(0.3..=0.6).contains(&run)), "{run}");
+    }
+}
+
+#[test]
+fn a_few_free_tasks_are_not_the_speed_of_a_zone() {
+    let moved = |cpu| TaskWindow { cpus: (cpu, cpu + 1), ..task(cpu + 1, 1.0, 0.0) };
+    let mut account = Account::new(asked(&[0.5; 4], false));
+    assert_eq!(account.add(&window(&[moved(0), moved(2)])), Some(Off::Fast));
+}
+
+#[test]
+fn less_is_right_beside_a_background_load() {
+    let share = Asked { is_of_rest: true, ..asked(&[0.4], false) };
+    let mut account = Account::new(share.clone());
+    for _ in 0..3 {
+        assert_eq!(account.add(&window(&[task(0, 0.28, 0.72)])), None);
+    }
+    assert!(account.problems().is_empty() && account.zone().is_some());
+    assert_eq!(account.add(&window(&[task(0, 0.9, 0.1)])), Some(Off::Fast));
+}
+
+#[test]
+fn a_method_of_clocks_that_stops_tasks_too_has_its_part_of_the_time() {
+    let targets = [(0, Target { share: 0.2, clock: None })].into();
+    let mut account = Account::new(Asked::of(&targets, CLOCK, 0.5, Duration::from_millis(10)));
+    assert_eq!(account.add(&window(&[task(0, 0.5, 0.0)])), None);
+    assert_eq!(share(account.zone()), Some(0.5));
 }

@@ -111,7 +111,7 @@ impl SetPolicy {
         self.control.prepare(&[level])?;
         self.control.set(level)?;
         self.level = level;
-        self.control.check(&[level])
+        self.control.confirm(&[level])
     }
 }
 

@@ -195,7 +195,7 @@ impl Governor {
             let (cpus, wanted) = (wish.policy.cpus.clone(), wish.wanted);
             let setter = control.setter();
             let alternator = PolicyLoop::start(&name, host, &zone, &cpus, setter, settings, &more_notes)?;
-            control.check(&[mix.low, mix.high])?;
+            control.confirm(&[mix.low, mix.high])?;
             policies.push(PolicyGroup { cpus, wanted, mix, control, alternator });
         }
         let demand = zone.demand.clone();
@@ -272,6 +272,10 @@ impl Emulation for Governor {
 
     fn period(&self) -> Duration {
         self.plan.period
+    }
+
+    fn running(&self) -> f64 {
+        self.plan.running
     }
 
     fn status(&self) -> Status {
