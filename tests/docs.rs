@@ -229,3 +229,40 @@ fn commands_shown_run_as_they_stand() {
     assert!(count >= 20, "{count}");
     eventually("no node is left", || !run(&mut shell(folder, "emu node list"), "").stdout.contains("big"));
 }
+
+#[test]
+fn the_action_runs_as_it_stands_and_pastes_no_input() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let action = fs::read_to_string(root().join("action.yml")).unwrap();
+    let (head, script) = action.split_once("run: |\n").unwrap();
+    assert!(!script.contains("${{"), "{script}");
+    for input in ["run", "speeds", "reps", "timeout", "junit"] {
+        let variable = format!("INPUT_{}", input.to_uppercase());
+        assert!(head.contains(&format!("{variable}: ${{{{ inputs.{input} }}}}\n")), "{input}: {head}");
+        assert!(
+            script.contains(&format!("${variable}")) || script.contains(&format!("${{{variable}")),
+            "{input}"
+        );
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    stand_ins(folder);
+    fs::write(folder.join("script"), script).unwrap();
+    let step = |run_input: &str, timeout: &str, junit: &str| {
+        let mut command = shell(folder, "exec bash --noprofile --norc -eo pipefail script");
+        command.env("INPUT_RUN", run_input).env("INPUT_SPEEDS", "100%,50%").env("INPUT_REPS", "1");
+        run(command.env("INPUT_TIMEOUT", timeout).env("INPUT_JUNIT", junit), "")
+    };
+    let ended = step("pytest --junit-xml 'a b'; touch \"$(echo c d)\"", "1m", "junit.xml");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let summary = fs::read_to_string(folder.join("summary.md")).unwrap();
+    assert!(
+        folder.join("c d").exists() && summary.contains("none of its tests fails only when slow"),
+        "{summary}"
+    );
+    let ended = step("false; true", "", "");
+    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
+}
