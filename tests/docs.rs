@@ -8,6 +8,7 @@ use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
 
 use crate::common::{
     EMU, Ended, alone, assert_nothing_left, can_emulate, eventually, finish, has_cpus, inside, is_root, run,
@@ -141,6 +142,41 @@ fn every_page_is_in_the_book_and_its_links_resolve() {
             assert!(target.exists(), "{}: no {link}", page.display());
         }
     }
+}
+
+#[test]
+fn the_book_has_the_help_of_every_command() {
+    let python = Command::new("python3").arg("--version").output();
+    if !python.is_ok_and(|ended| ended.status.success()) {
+        skip("it needs Python 3");
+        return;
+    }
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    assert_eq!(summary.matches("]()").count(), 1, "{summary}");
+    let chapter = |name: &str, source: Option<&str>| {
+        let content = "[1](CI.md)";
+        json!({"Chapter": {"name": name, "content": content, "sub_items": [], "source_path": source}})
+    };
+    let chapters = [chapter("The commands", None), chapter("CI", Some("CI.md"))];
+    let mut book = Command::new("python3");
+    book.arg(root().join("docs/book.py")).env("EMU", EMU);
+    let ended = run(&mut book, &json!([{}, {"items": chapters}]).to_string());
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let made: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let [commands, page] = [0, 1].map(|at| &made["items"][at]["Chapter"]);
+    assert_eq!((&commands["path"], &page["path"]), (&"commands.md".into(), &"CI.md".into()));
+    let text = commands["content"].as_str().unwrap();
+    for part in [
+        "# The commands\n",
+        "\n## emu node create\n\n```text\nMake a node",
+        "\n## emu man\n",
+        "\n## emu calibrate map\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("## emu worker") && !text.contains("## emu help"), "{text}");
+    let ended = run(book.env("EMU", "/no/such/emu"), &json!([{}, {"items": chapters}]).to_string());
+    assert!(ended.code() == Some(1) && ended.stderr.contains("/no/such/emu"), "{ended:?}");
 }
 
 /// Programs that the documents slow, which do little.
