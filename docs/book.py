@@ -2,16 +2,41 @@
 """Pages from outside of docs/ in the book of `mdbook build docs`: a preprocessor of mdBook.
 
 A page such as ../SECURITY.md becomes out/SECURITY.md, and ../README.md the first one. Links between pages follow; a link to what is
-no page becomes its words. The picture of README is in docs/.
+no page becomes its words. The picture of README is in docs/. A chapter without a page has the help of every command, as
+the emu of `cargo build` tells it, or the one that the variable EMU names.
 """
 
 import json
+import os
 import posixpath
 import re
+import subprocess
 import sys
 
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 DEFINITION = re.compile(r"^\[([^\]]+)\]: *(\S+) *$", re.MULTILINE)
+
+
+BUILT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target", "debug", "emu")
+
+
+def commands(emu, path=()):
+    """The help of a command and of those below it."""
+    text = subprocess.run([emu, *path, "--help"], check=True, capture_output=True, text=True).stdout
+    name = " ".join(["emu", *path])
+    yield f"## {name}\n\n```text\n{text}```\n"
+    below = re.search(r"^Commands:\n((?: .*\n)+)", text, re.MULTILINE)
+    for command in re.findall(r"^  (\w\S*)", below[1], re.MULTILINE) if below else []:
+        if command != "help":
+            yield from commands(emu, (*path, command))
+
+
+def reference(title):
+    emu = os.environ.get("EMU", BUILT)
+    try:
+        return "\n".join([f"# {title}\n", *commands(emu)])
+    except OSError as error:
+        sys.exit(f"book.py: {error}: `cargo build` makes it, or EMU names another")
 
 
 def placed(page):
@@ -64,6 +89,9 @@ def main():
         if here:
             chapter["content"] = of_pages(chapter["content"], here, pages).replace("](docs/", "](")
             chapter["path"] = placed(here)
+        else:
+            chapter["content"] = reference(chapter["name"])
+            chapter["path"] = "commands.md"
     json.dump(book, sys.stdout)
 
 

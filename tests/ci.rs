@@ -1,19 +1,27 @@
 //! `emu ci`: what fails only when slow is found, and nothing of a run is left.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::common::{
-    Ended, alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, eventually, run,
-    some_method, state, unwrapped, words,
+    Ended, alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, eventually, finish, run,
+    some_method, start, state, unwrapped, words,
 };
 
-/// A suite of two tests. One has a limit of 1 s for work that takes between a thirtieth and a fifth of that at full speed.
+/// A suite of three tests. One has a limit of 1 s for work that takes between a thirtieth and a fifth of that at full speed, one
+/// looks for the result of half of it after 0.2 s, and does not wait.
 const SUITE: &str = "\
-work='i=0; while [ $i -lt 80000 ]; do i=$((i+1)); done'
-timeout 1 sh -c \"$work\" && late= || late='<failure message=\"too late\"/>'
-echo \"<testsuite name='s'><testcase name='fine'/><testcase name='in time'>$late</testcase></testsuite>\" >junit.xml
-[ -z \"$late\" ]";
+work() { timeout 1 sh -c \"i=0; while [ \\$i -lt $1 ]; do i=\\$((i+1)); done\"; }
+work 80000 && late= || late='<failure message=\"too late\"/>'
+rm -f result; { work 40000 && echo >result; } &
+sleep 0.2; [ -e result ] && early= || early='<failure message=\"too early\"/>'
+echo \"<testsuite name='s'><testcase name='fine'/><testcase name='in time'>$late</testcase>
+  <testcase name='in order'>$early</testcase></testsuite>\" >junit.xml
+[ -z \"$late$early\" ]";
 
 /// `emu ci` in this folder, on CPU 0, with these further words.
 fn ci(folder: &Path, line: &str) -> Ended {
@@ -24,37 +32,141 @@ fn ci(folder: &Path, line: &str) -> Ended {
 }
 
 #[test]
-fn a_timeout_that_only_a_slow_machine_meets_is_found() {
+fn a_race_and_a_timeout_that_only_a_slow_machine_meets() {
     let _alone = alone();
     if !can_emulate() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("suite"), SUITE).unwrap();
-    let outputs = "--junit junit.xml --merged all.xml --summary summary.md --json ci.json";
-    let ended = ci(folder.path(), &format!("--speeds 100%,2% --reps 1 {outputs} -- sh suite"));
-    assert_eq!(ended.code(), Some(8), "{}", ended.stderr);
-    assert_eq!(ended.stdout, "");
-    assert!(unwrapped(&ended.stderr).contains("fails only when slow: s::in time (100%: 0 of 1, 2%: 1 of 1)"));
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    let json = as_written("ci", &read("ci.json"));
-    assert_eq!(json["verdict"], "only-when-slow");
-    assert_eq!(json["tests"]["s::in time"]["verdict"], "only-when-slow");
-    assert_eq!(json["tests"]["s::in time"]["message"], "too late");
-    assert_eq!(json["tests"]["s::fine"]["verdict"], "nowhere");
-    let outcomes: Vec<_> = json["runs"].as_array().unwrap().iter().map(|run| &run["outcome"]).collect();
-    assert_eq!(outcomes, ["passed", "failed"]);
-    assert_eq!(json["runs"][1]["exit"]["code"], 1);
-    let all = read("all.xml");
-    assert!(all.contains("fails in 1 of 1 runs at 2%: too late") && !all.contains("runs at 100%"), "{all}");
-    let summary = read("summary.md");
-    assert!(summary.contains("| s::in time | 0 of 1 fail | 1 of 1 fail | too late |"), "{summary}");
-    assert_nothing_left(ended.pid);
+    let outputs = "--junit junit.xml --merged all.xml --summary summary.md --json ci.json";
+    for _ in 0..3 {
+        let _ = fs::remove_file(folder.path().join("summary.md"));
+        let ended = ci(folder.path(), &format!("--speeds 100%,2% --reps 1 {outputs} -- sh suite"));
+        assert_eq!(ended.code(), Some(8), "{}", ended.stderr);
+        assert_eq!(ended.stdout, "");
+        let said = unwrapped(&ended.stderr);
+        assert!(said.contains("fails only when slow: s::in time (100%: 0 of 1, 2%: 1 of 1)"), "{said}");
+        let json = as_written("ci", &read("ci.json"));
+        assert_eq!((&json["verdict"], &json["is_complete"]), (&"only-when-slow".into(), &true.into()));
+        for (test, verdict, message) in [
+            ("s::in time", "only-when-slow", Some("too late")),
+            ("s::in order", "only-when-slow", Some("too early")),
+            ("s::fine", "nowhere", None),
+        ] {
+            let judged = &json["tests"][test];
+            assert_eq!(
+                (&judged["verdict"], &judged["message"]),
+                (&verdict.into(), &message.into()),
+                "{test}"
+            );
+        }
+        let outcomes: Vec<_> = json["runs"].as_array().unwrap().iter().map(|run| &run["outcome"]).collect();
+        assert_eq!(outcomes, ["passed", "failed"]);
+        assert_eq!(json["runs"][1]["exit"]["code"], 1);
+        let all = read("all.xml");
+        assert!(
+            all.contains("fails in 1 of 1 runs at 2%: too late") && !all.contains("runs at 100%"),
+            "{all}"
+        );
+        let summary = read("summary.md");
+        assert!(summary.contains("| s::in time | 0 of 1 fail | 1 of 1 fail | too late |"), "{summary}");
+        assert_nothing_left(ended.pid);
+    }
 
     // The summary of an earlier step stays, and what passes everywhere is no failure.
+    let summary = read("summary.md");
     let ended = ci(folder.path(), "--speeds 100%,50% --reps 1 --summary summary.md --quiet -- true");
     assert_eq!((ended.code(), ended.stderr.as_str()), (Some(0), ""));
     assert!(read("summary.md").starts_with(&summary) && read("summary.md").contains("passes at every speed"));
+}
+
+/// What `emu ci` in this folder has measured before it ended.
+fn written(folder: &Path) -> serde_json::Value {
+    as_written("ci", &fs::read_to_string(folder.join("ci.json")).unwrap())
+}
+
+#[test]
+fn junit_of_a_run_that_died_while_it_wrote_costs_nothing_else() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("all")).unwrap();
+    // The first run is as it should be; the second leaves half a file, and the third, which passes, too.
+    let suite = "\
+echo x >>runs; run=$(wc -l <runs)
+echo \"<testsuite><testcase name='a'/></testsuite>\" >all/a.xml
+[ $run -eq 1 ] && end='/></testsuite>' || end=
+printf \"<testsuite>\\n<testcase name='b'$end\" >all/b.xml
+[ $run -ne 2 ] || kill -ABRT $$";
+    fs::write(folder.path().join("suite"), suite).unwrap();
+    let outputs = "--junit all --merged all.xml --summary summary.md --json ci.json";
+    let ended = ci(folder.path(), &format!("--speeds 100%,50% --reps 2 {outputs} -- sh suite"));
+    assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
+    let said = unwrapped(&ended.stderr);
+    let broken = "cannot use the JUnit XML in all/b.xml, line 1: the root node was opened";
+    assert!(
+        said.contains(&format!("note: {broken}")) && said.contains(&format!("error: {broken}")),
+        "{said}"
+    );
+    let json = written(folder.path());
+    let outcomes: Vec<_> = json["runs"].as_array().unwrap().iter().map(|run| &run["outcome"]).collect();
+    assert_eq!(outcomes, ["passed", "failed", "passed"]);
+    assert_eq!(json["is_complete"], false);
+    let passed = |test: &str, speed: usize| json["tests"][test]["by_speed"][speed]["passed"].as_u64();
+    let seen = [passed("a", 0), passed("b", 0), passed("a", 1), passed("b", 1)];
+    assert_eq!(seen, [Some(2), Some(1), Some(1), Some(0)]);
+    for file in ["all.xml", "summary.md"] {
+        assert!(folder.path().join(file).exists(), "{file}");
+    }
+    assert_nothing_left(ended.pid);
+}
+
+#[test]
+fn what_was_measured_before_an_interrupt_is_written() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let suite = "[ -e ran ] || { touch ran; exit; }; touch waits; exec sleep 300";
+    fs::write(folder.path().join("suite"), suite).unwrap();
+    let begin = |line: &str| {
+        let line = format!("--method {} --cpus 0 --json ci.json {line} -- sh suite", some_method().unwrap());
+        let child = start(emu(words(&format!("ci {line}"))).current_dir(folder.path()));
+        eventually("a run waits", || folder.path().join("waits").exists());
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+        let ended = finish(child);
+        assert_eq!(ended.status.signal(), Some(Signal::SIGINT as i32), "{}", ended.stderr);
+        assert_nothing_left(ended.pid);
+        ended
+    };
+    let ended = begin("--speeds 100%,50% --reps 2");
+    assert!(unwrapped(&ended.stderr).contains("Not complete. The command passes in every run"), "{ended:?}");
+    let json = written(folder.path());
+    assert_eq!((json["runs"].as_array().unwrap().len(), &json["is_complete"]), (1, &false.into()));
+
+    // Where there is nothing yet, nothing is written.
+    for file in ["waits", "ci.json"] {
+        fs::remove_file(folder.path().join(file)).unwrap();
+    }
+    begin("--speeds 100%,50%");
+    assert!(!folder.path().join("ci.json").exists());
+}
+
+#[test]
+fn in_a_container_the_cpus_are_said_to_be_the_hosts() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let line = format!("ci --method {} --cpus 0 --speeds 100%,50% --reps 1 -- true", some_method().unwrap());
+    let ended = run(emu(words(&line)).env("container", "podman"), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(unwrapped(&ended.stderr).contains("the CPUs are the host's"), "{}", ended.stderr);
 }
 
 #[test]
@@ -69,7 +181,7 @@ fn a_run_that_takes_too_long_is_ended_with_all_it_began() {
     let ended = ci(folder.path(), "--speeds 100%,50% --reps 1 --timeout 2s --json ci.json -- sh hang");
     // It does so at full speed already, and is not tried at others.
     assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
-    let json = as_written("ci", &fs::read_to_string(folder.path().join("ci.json")).unwrap());
+    let json = written(folder.path());
     assert_eq!(
         (&json["runs"][0]["outcome"], json["runs"].as_array().unwrap().len()),
         (&"timed-out".into(), 1)

@@ -7,6 +7,7 @@ use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
 
 use crate::common::{
     EMU, Ended, alone, assert_nothing_left, can_emulate, eventually, finish, has_cpus, inside, is_root, run,
@@ -162,6 +163,41 @@ fn every_page_is_in_the_book_and_its_links_resolve() {
     }
 }
 
+#[test]
+fn the_book_has_the_help_of_every_command() {
+    let python = Command::new("python3").arg("--version").output();
+    if !python.is_ok_and(|ended| ended.status.success()) {
+        skip("it needs Python 3");
+        return;
+    }
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    assert_eq!(summary.matches("]()").count(), 1, "{summary}");
+    let chapter = |name: &str, source: Option<&str>| {
+        let content = "[1](CI.md)";
+        json!({"Chapter": {"name": name, "content": content, "sub_items": [], "source_path": source}})
+    };
+    let chapters = [chapter("The commands", None), chapter("CI", Some("CI.md"))];
+    let mut book = Command::new("python3");
+    book.arg(root().join("docs/book.py")).env("EMU", EMU);
+    let ended = run(&mut book, &json!([{}, {"items": chapters}]).to_string());
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let made: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let [commands, page] = [0, 1].map(|at| &made["items"][at]["Chapter"]);
+    assert_eq!((&commands["path"], &page["path"]), (&"commands.md".into(), &"CI.md".into()));
+    let text = commands["content"].as_str().unwrap();
+    for part in [
+        "# The commands\n",
+        "\n## emu node create\n\n```text\nMake a node",
+        "\n## emu man\n",
+        "\n## emu calibrate map\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("## emu worker") && !text.contains("## emu help"), "{text}");
+    let ended = run(book.env("EMU", "/no/such/emu"), &json!([{}, {"items": chapters}]).to_string());
+    assert!(ended.code() == Some(1) && ended.stderr.contains("/no/such/emu"), "{ended:?}");
+}
+
 /// Programs that the documents slow, which do little.
 fn stand_ins(folder: &Path) {
     let script = "#!/bin/sh\ncase \"$*\" in *junit*) echo '<testsuite><testcase name=\"a\"/></testsuite>' >junit.xml ;; esac\n\
@@ -256,4 +292,41 @@ fn commands_shown_run_as_they_stand() {
     }
     assert!(count >= 30, "{count}");
     eventually("no node is left", || !run(&mut shell(folder, "emu node list"), "").stdout.contains("big"));
+}
+
+#[test]
+fn the_action_runs_as_it_stands_and_pastes_no_input() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let action = fs::read_to_string(root().join("action.yml")).unwrap();
+    let (head, script) = action.split_once("run: |\n").unwrap();
+    assert!(!script.contains("${{"), "{script}");
+    for input in ["run", "speeds", "reps", "timeout", "junit"] {
+        let variable = format!("INPUT_{}", input.to_uppercase());
+        assert!(head.contains(&format!("{variable}: ${{{{ inputs.{input} }}}}\n")), "{input}: {head}");
+        assert!(
+            script.contains(&format!("${variable}")) || script.contains(&format!("${{{variable}")),
+            "{input}"
+        );
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    stand_ins(folder);
+    fs::write(folder.join("script"), script).unwrap();
+    let step = |run_input: &str, timeout: &str, junit: &str| {
+        let mut command = shell(folder, "exec bash --noprofile --norc -eo pipefail script");
+        command.env("INPUT_RUN", run_input).env("INPUT_SPEEDS", "100%,50%").env("INPUT_REPS", "1");
+        run(command.env("INPUT_TIMEOUT", timeout).env("INPUT_JUNIT", junit), "")
+    };
+    let ended = step("pytest --junit-xml 'a b'; touch \"$(echo c d)\"", "1m", "junit.xml");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let summary = fs::read_to_string(folder.join("summary.md")).unwrap();
+    assert!(
+        folder.join("c d").exists() && summary.contains("none of its tests fails only when slow"),
+        "{summary}"
+    );
+    let ended = step("false; true", "", "");
+    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
 }

@@ -409,6 +409,38 @@ mod tests {
         }
     }
 
+    /// The visible commands, each with the examples of its help and that of the commands above it.
+    fn examples(command: &clap::Command, path: &str, above: &[String]) -> Vec<(String, Vec<String>)> {
+        let help = command.clone().render_long_help().to_string();
+        let own = help.split_once("Examples:\n").map_or("", |(_, rest)| rest);
+        let own = own.lines().map_while(|line| line.strip_prefix("  ")).map(str::to_owned);
+        let examples: Vec<_> = own.chain(above.iter().cloned()).collect();
+        if !command.has_subcommands() {
+            return vec![(path.to_owned(), examples)];
+        }
+        let below = command.get_subcommands().filter(|command| !command.is_hide_set());
+        below
+            .flat_map(|command| self::examples(command, &format!("{path} {}", command.get_name()), &examples))
+            .collect()
+    }
+
+    #[test]
+    fn every_command_is_shown_in_an_example_that_is_true() {
+        for (path, examples) in examples(&Cli::command(), "emu", &[]) {
+            assert!(examples.iter().any(|line| line.contains(&path)), "{path}: {examples:#?}");
+            for line in examples {
+                let (_, shown) = line.split_at(line.find("emu ").unwrap());
+                let end = [" > ", " | ", " &", "  #", ")"].iter().filter_map(|end| shown.find(end)).min();
+                let shown = shown[..end.unwrap_or(shown.len())].trim_end();
+                let quoted = |(at, part): (usize, &str)| {
+                    if at % 2 == 0 { part.to_owned() } else { part.replace(' ', "␣") }
+                };
+                let words: String = shown.split(['\'', '"']).enumerate().map(quoted).collect();
+                assert!(parse(&words).is_ok(), "{line}: {}", parse(&words).unwrap_err());
+            }
+        }
+    }
+
     #[test]
     fn what_follows_the_program_is_the_programs() {
         let Command::Run(run) = parse("emu run -s 40% ls -l --method x -- y").unwrap().command else {

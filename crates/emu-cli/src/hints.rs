@@ -14,6 +14,13 @@ pub(crate) fn worded(refusal: Unavailable) -> Unavailable {
     Unavailable::new(refusal.reason, refusal.detail, words(&refusal.hint))
 }
 
+pub(crate) fn in_container() -> bool {
+    ["container", "KUBERNETES_SERVICE_HOST"].iter().any(|variable| env::var_os(variable).is_some())
+        || ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"]
+            .iter()
+            .any(|mark| std::path::Path::new(mark).exists())
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Caller {
     is_root: bool,
@@ -25,15 +32,10 @@ struct Caller {
 impl Caller {
     fn here() -> Self {
         let roots = Roots::system();
-        let in_container = env::var_os("container").is_some()
-            || env::var_os("KUBERNETES_SERVICE_HOST").is_some()
-            || ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"]
-                .iter()
-                .any(|mark| std::path::Path::new(mark).exists());
         Self {
             is_root: geteuid().is_root(),
             has_cgroup2: roots.sys.join("fs/cgroup/cgroup.controllers").exists(),
-            in_container,
+            in_container: in_container(),
         }
     }
 

@@ -27,11 +27,18 @@ if [[ $funcstack[1] == _emu ]]; then
 fi
 ";
 
+const EXAMPLES: &str = "\
+Examples:
+  source <(emu completions bash)        # in ~/.bashrc
+  emu completions zsh > ~/.zfunc/_emu
+  emu completions fish > ~/.config/fish/completions/emu.fish";
+
 /// Write a completion script for a shell
 ///
 /// The script asks emu, which knows the CPUs, processes, containers, units and nodes of this machine: put
 /// `source <(emu completions bash)` into ~/.bashrc.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct CompletionsArgs {
     /// For which shell
     pub(crate) shell: Shell,

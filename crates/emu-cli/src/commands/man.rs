@@ -9,8 +9,14 @@ use emu_core::{Error, ErrorKind};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
+const EXAMPLES: &str = "\
+Examples:
+  emu man | man -l -
+  emu man --dir ~/.local/share/man/man1";
+
 /// Write the manual page of emu, or all pages into a folder
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ManArgs {
     /// Write emu.1, emu-run.1 and so on into this folder
     #[arg(long)]

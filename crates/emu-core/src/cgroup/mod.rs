@@ -68,6 +68,8 @@ struct Part {
 #[derive(Debug)]
 pub(crate) struct TaskGroup {
     parts: Vec<Part>,
+    /// Processes whose first threads had ended when the others were put in: no `cgroup.procs` of these groups has them.
+    leaderless: Vec<(Pid, u64)>,
     notes: Notes,
 }
 
@@ -211,6 +213,11 @@ impl TaskGroup {
         Ok(lists)
     }
 
+    /// Processes in the group that none of its [`lists`](Self::lists) has, with their start times.
+    pub(crate) fn leaderless(&self) -> &[(Pid, u64)] {
+        &self.leaderless
+    }
+
     /// The tasks that may inherit settings of the group's tasks.
     fn task_sets(&self) -> Result<Vec<TaskSet>> {
         Ok(self.lists()?.into_iter().map(TaskSet::Members).collect())
@@ -232,7 +239,7 @@ impl TaskGroup {
         let mut descendants = Descendants::of(proc, pids)?;
         check_targets(proc, descendants.members().keys().copied())?;
         let first = pids.first().copied().unwrap_or_default();
-        let mut group = Self { parts: Vec::new(), notes: Notes::default() };
+        let mut group = Self { parts: Vec::new(), leaderless: Vec::new(), notes: Notes::default() };
         let mut moves = Vec::new();
         for (hierarchy, controllers) in hierarchies(host, wanted) {
             let known = descendants.members().get(&first);
@@ -265,6 +272,9 @@ impl TaskGroup {
             group.parts.push(Part { controllers, folder: Folder { version: hierarchy.version, path } });
         }
         gather(proc, &mut descendants, &moves, journal)?;
+        let members = descendants.members().iter();
+        let leaderless = members.filter(|(_, stat)| stat.state == b'Z' && !stat.has_ended());
+        group.leaderless = leaderless.map(|(&pid, stat)| (pid, stat.starttime)).collect();
         let unconfined = group.folder(confine::CONTROLLER).is_none();
         if wanted.contains(&confine::CONTROLLER) && unconfined && confine::is_needed(host, zone) {
             let task_sets = group.task_sets()?;
@@ -309,7 +319,7 @@ impl TaskGroup {
         wanted: &[Controller],
         journal: &Journal,
     ) -> Result<Self> {
-        let mut group = Self { parts: Vec::new(), notes: Notes::default() };
+        let mut group = Self { parts: Vec::new(), leaderless: Vec::new(), notes: Notes::default() };
         for &controller in wanted {
             let has = |hierarchy: &&Hierarchy| hierarchy.controllers.contains(&controller);
             let found = host.cgroups.hierarchies.iter().rev().filter(has).find_map(|h| existing(h, path));

@@ -60,7 +60,7 @@ fn escape(
         return Some(format!("{task} is traced by process {tracer}, which continues what is stopped"));
     }
     if let Some(group) = outside(tid) {
-        return Some(format!("{task} is in the cgroup {}, and in none of emu's there", group.display()));
+        return Some(format!("{task} is in the cgroup {}, and in none of the zone's there", group.display()));
     }
     if !shares.contains_key(&cpu) {
         return Some(format!("{task} runs on CPU {cpu}, outside the zone"));

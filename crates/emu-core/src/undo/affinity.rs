@@ -99,7 +99,8 @@ impl Undoer<'_, '_> {
                 }),
             };
             match (looked, refused) {
-                (Err(Errno::NOENT | Errno::NODEV), _) => return true,
+                // The group above a threaded one has its processes.
+                (Err(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP), _) => return true,
                 (Err(cause), _) => {
                     return self.failed(format_args!("cannot look for bound tasks: {}", Cause(cause)));
                 }

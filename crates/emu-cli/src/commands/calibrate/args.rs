@@ -5,12 +5,20 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::measuring::MeasureArgs;
 use crate::values;
 
+const EXAMPLES: &str = "\
+Examples:
+  emu calibrate --quick
+  emu calibrate --out here
+  emu calibrate map here there.csv --setting 1769
+  emu calibrate compare here there";
+
 /// Measure how the speed of this machine follows the CPU quota
 ///
 /// LINPACK at quotas from 0.1 CPUs to all of them, with --quick in larger steps on more than two; the published linear
 /// model, and what its R² hides. What others have disturbed is left out and listed. emu ends with code 5 when a solution
 /// is wrong.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct CalibrateArgs {
     #[command(subcommand)]

@@ -1,6 +1,7 @@
 //! What each test came to, from the JUnit XML that a run has written.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -47,19 +48,26 @@ impl Reports {
         !self.paths.is_empty()
     }
 
-    /// The tests in what was written since the last look; `None` where nothing was.
-    pub(super) fn read(&mut self) -> Result<Option<Tests>> {
-        let written = self.written()?;
-        let mut tests = Tests::new();
-        for file in &written {
-            let text =
-                input_file::read(file, input_file::TRACE_MAX).map_err(|e| Error::file("read", file, e))?;
-            parse(&text, &mut tests).map_err(|Broken { line, what }| {
-                Error::usage(format!("cannot use the JUnit XML in {}, line {line}: {what}", file.display()))
-                    .hint("name files that the command writes anew in each run, with <testsuite> or <testsuites>")
-            })?;
+    /// The tests in what was written since the last look, `None` where no file of it can be used; and what is wrong with
+    /// those that cannot.
+    pub(super) fn read(&mut self) -> (Option<Tests>, Vec<Error>) {
+        let written = match self.written() {
+            Ok(written) => written,
+            Err(error) => return (None, vec![error]),
+        };
+        let (mut all, mut broken) = (None, Vec::new());
+        for file in written {
+            match read(&file) {
+                Ok(tests) => {
+                    let all = all.get_or_insert_with(Tests::new);
+                    for (name, test) in tests {
+                        add(all, name, test);
+                    }
+                }
+                Err(error) => broken.push(error),
+            }
         }
-        Ok((!written.is_empty()).then_some(tests))
+        (all, broken)
     }
 
     fn written(&mut self) -> Result<Vec<PathBuf>> {
@@ -107,13 +115,31 @@ fn stamp(file: &Path) -> Result<Option<Stamp>> {
     }
 }
 
+fn read(file: &Path) -> Result<Tests> {
+    let text = input_file::read(file, input_file::TRACE_MAX)
+        .map_err(|e| Error::file("read", file, e).with_kind(ErrorKind::Usage))?;
+    parse(&text).map_err(|Broken { line, what }| {
+        Error::usage(format!("cannot use the JUnit XML in {}, line {line}: {what}", file.display()))
+            .hint("name files that the command writes anew in each run, with <testsuite> or <testsuites>")
+    })
+}
+
+/// A test that is there already has come to the worse of the two.
+fn add(tests: &mut Tests, name: String, test: Test) {
+    match tests.entry(name) {
+        Entry::Occupied(mut known) if known.get().came < test.came => drop(known.insert(test)),
+        Entry::Occupied(_) => {}
+        Entry::Vacant(new) => drop(new.insert(test)),
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct Broken {
     line: u32,
     what: String,
 }
 
-fn parse(text: &str, tests: &mut Tests) -> Result<(), Broken> {
+fn parse(text: &str) -> Result<Tests, Broken> {
     let document = Document::parse(text).map_err(|e| Broken { line: e.pos().row, what: e.to_string() })?;
     let broken = |node: Node<'_, '_>, what: String| {
         Err(Broken { line: document.text_pos_at(node.range().start).row, what })
@@ -122,6 +148,7 @@ fn parse(text: &str, tests: &mut Tests) -> Result<(), Broken> {
     if !matches!(root.tag_name().name(), "testsuites" | "testsuite") {
         return broken(root, format!("<{}> where <testsuites> is expected", root.tag_name().name()));
     }
+    let mut tests = Tests::new();
     for case in root.descendants().filter(|node| node.has_tag_name("testcase")) {
         let Some(name) = case.attribute("name") else {
             return broken(case, "a <testcase> without a name".into());
@@ -130,18 +157,15 @@ fn parse(text: &str, tests: &mut Tests) -> Result<(), Broken> {
         let class = case.attribute("classname").or_else(|| suite?.attribute("name"));
         let name =
             class.filter(|class| !class.is_empty()).map_or(name.into(), |class| format!("{class}::{name}"));
-        let seen = test(case);
-        let known = tests.entry(name).or_insert_with(|| seen.clone());
-        if seen.came > known.came {
-            *known = seen;
-        }
+        add(&mut tests, name, test(case));
     }
-    Ok(())
+    Ok(tests)
 }
 
 fn test(case: Node<'_, '_>) -> Test {
     let child = |names: &[&str]| case.children().find(|node| names.contains(&node.tag_name().name()));
-    if let Some(failure) = child(&["failure", "error"]) {
+    // What fails and then passes on a retry has failed once; Surefire and nextest write it so.
+    if let Some(failure) = child(&["failure", "error", "flakyFailure", "flakyError"]) {
         let said = failure.attribute("message").filter(|said| !said.trim().is_empty()).or(failure.text());
         let message = said.and_then(|said| said.trim().lines().next()).map(str::to_owned);
         return Test { came: Came::Failed, message };
@@ -155,14 +179,9 @@ fn test(case: Node<'_, '_>) -> Test {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Tests, Broken> {
-        let mut tests = Tests::new();
-        parse(text, &mut tests).map(|()| tests)
-    }
-
     #[test]
     fn tests_are_told_by_class_and_name() {
-        let tests = of(r#"<?xml version="1.0"?>
+        let tests = parse(r#"<?xml version="1.0"?>
             <testsuites><testsuite name="suite">
               <testcase classname="a.B" name="passes" time="0.1"/>
               <testcase name="of the suite"><skipped/></testcase>
@@ -170,6 +189,8 @@ mod tests {
               <testcase classname="a.B" name="errs"><error>
                  Timeout &gt;1.0s
                  trace</error></testcase>
+              <testcase classname="a.B" name="retried"><flakyFailure message="too early"/></testcase>
+              <testcase classname="a.B" name="retries"><flakyError type="E">gone</flakyError></testcase>
               <testcase classname="" name="again" status="notrun"/><testcase classname="" name="again"/>
               <testcase classname="" name="again"><failure/></testcase><testcase classname="" name="again"/>
             </testsuite></testsuites>"#)
@@ -182,6 +203,8 @@ mod tests {
                 ("a.B::errs", Came::Failed, Some("Timeout >1.0s")),
                 ("a.B::fails", Came::Failed, Some("too late")),
                 ("a.B::passes", Came::Passed, None),
+                ("a.B::retried", Came::Failed, Some("too early")),
+                ("a.B::retries", Came::Failed, Some("gone")),
                 ("again", Came::Failed, None),
                 ("suite::of the suite", Came::Skipped, None),
             ]
@@ -197,9 +220,15 @@ mod tests {
             ("<testsuite>\n<testcase/></testsuite>", 2, "without a name"),
             ("<!DOCTYPE a [<!ENTITY b 'c'>]>\n<testsuite/>", 1, "DTD"),
         ] {
-            let Broken { line: told, what } = of(text).expect_err(text);
+            let Broken { line: told, what } = parse(text).expect_err(text);
             assert!(told == line && what.contains(part), "{text}: {told}, {what}");
         }
+    }
+
+    /// The names of the tests, and how many files are broken.
+    fn read(reports: &mut Reports) -> (Option<Vec<String>>, usize) {
+        let (tests, broken) = reports.read();
+        (tests.map(|tests| tests.into_keys().collect()), broken.len())
     }
 
     #[test]
@@ -212,9 +241,24 @@ mod tests {
         write("old.xml", "old");
         write("other.txt", "other");
         let mut reports = Reports::new(&[folder.path().into(), folder.path().join("none")]).unwrap();
-        assert_eq!(reports.read().unwrap(), None);
+        assert_eq!(read(&mut reports), (None, 0));
         write("new.xml", "new");
-        assert_eq!(reports.read().unwrap().unwrap().into_keys().collect::<Vec<_>>(), ["new"]);
-        assert_eq!(reports.read().unwrap(), None);
+        assert_eq!(read(&mut reports), (Some(vec!["new".into()]), 0));
+        assert_eq!(read(&mut reports), (None, 0));
+    }
+
+    #[test]
+    fn what_is_right_stays_beside_what_is_broken() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut reports = Reports::new(&[folder.path().into()]).unwrap();
+        let write = |name: &str, text: &[u8]| fs::write(folder.path().join(name), text).unwrap();
+        write("a.xml", b"<testsuite><testcase name='a'/></testsuite>");
+        write("b.xml", b"<testsuite><testcase name='b'/><testcase/></testsuite>");
+        write("c.xml", b"<testsuite><testcase name='c");
+        write("d.xml", b"<testsuite><testcase name='d'/></testsuite>");
+        write("e.xml", b"<testsuite><testcase name='\xff'/></testsuite>");
+        assert_eq!(read(&mut reports), (Some(vec!["a".into(), "d".into()]), 3));
+        write("c.xml", b"<tests");
+        assert_eq!(read(&mut reports), (None, 1));
     }
 }

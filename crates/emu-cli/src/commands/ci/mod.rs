@@ -13,7 +13,7 @@ pub(crate) use args::CiArgs;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use emu_core::as_ns::nanos;
@@ -22,7 +22,7 @@ use emu_core::{
 };
 use nix::unistd::geteuid;
 
-use self::junit::{Reports, Tests};
+use self::junit::Reports;
 use self::one::Case;
 use self::result::{Outcome, Report, Tally, Verdict};
 use crate::exit::{Exit, Failure};
@@ -48,13 +48,37 @@ pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
         scope::begin_anew(reporter)?;
     }
     let mut reports = Reports::new(&args.junit)?;
-    let mut json = args.json.as_deref().map(JsonFile::open).transpose()?;
-    let mut merged = args.merged.as_deref().map(JsonFile::open).transpose()?;
-    let mut summary = args.summary.as_deref().map(to_append).transpose()?;
+    let mut outputs = Outputs::open(args)?;
     restored.iter().chain(&advice).for_each(|note| reporter.note(note));
+    if hints::in_container() {
+        reporter.note(
+            "this is a container: the CPUs are the host's, numbered as there, and shared with all that it runs",
+        );
+    }
 
     emu_core::adopt_orphans()?;
     let mut report = begin(&host, args);
+    let ended = runs(&mut report, &mut reports, &shares, args, &signals, reporter);
+    report.is_complete = ended.is_ok();
+    // What was measured is there also where emu cannot go on.
+    let written = if report.runs.is_empty() { Ok(()) } else { outputs.write(&report, reporter) };
+    if let (Err(_), Err(error)) = (&ended, &written) {
+        output::errors::print(error);
+    }
+    ended?;
+    written?;
+    Ok(report.exit())
+}
+
+/// Adds each run to the report, until all were made or emu cannot go on.
+fn runs(
+    report: &mut Report,
+    reports: &mut Reports,
+    shares: &[f64],
+    args: &CiArgs,
+    signals: &Signals,
+    reporter: Reporter,
+) -> Result<(), Failure> {
     let options = options(args);
     for (number, (speed, share)) in args.speeds.iter().zip(shares).enumerate() {
         // Where all that can be told is that the command fails, slower runs tell nothing more.
@@ -65,29 +89,64 @@ pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
         }
         for repetition in 1..=args.reps {
             reporter.say(&format!("ci: at {speed}, run {repetition} of {}", args.reps));
-            let limit = args.timeout.map(|limit| longer(limit, share));
+            let limit = args.timeout.map(|limit| longer(limit, *share));
             let case = Case { speed: *speed, options: &options, command: &args.command, limit };
-            let mut run = one::run(&case, &signals)?;
-            let tests = tests(&mut reports, run.outcome, args, speed)?;
+            let mut run = one::run(&case, signals)?;
+            let (tests, broken) = reports.read();
             run.has_tests = tests.is_some();
+            let has_passed = run.outcome == Outcome::Passed;
+            let is_missing = reports.are_wanted() && tests.is_none() && broken.is_empty();
             report.add(number, run, tests);
+            if has_passed && is_missing {
+                return Err(not_written(args, speed).into());
+            }
+            for error in broken {
+                // What was ended while it wrote may leave a part of a file.
+                if has_passed {
+                    return Err(error.into());
+                }
+                reporter.note(&format!(
+                    "{}; the run has failed, and no test of this file counts",
+                    error.in_words()
+                ));
+            }
         }
     }
+    Ok(())
+}
 
-    for line in show::text(&report) {
-        reporter.say(&line);
+/// Where the result goes beside stderr.
+#[derive(Debug)]
+struct Outputs {
+    json: Option<JsonFile>,
+    merged: Option<JsonFile>,
+    summary: Option<(PathBuf, File)>,
+}
+
+impl Outputs {
+    fn open(args: &CiArgs) -> Result<Self> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(JsonFile::open).transpose();
+        let summary = args.summary.as_ref().map(|path| to_append(path).map(|file| (path.clone(), file)));
+        Ok(Self { json: open(&args.json)?, merged: open(&args.merged)?, summary: summary.transpose()? })
     }
-    if let (Some(file), Some(path)) = (&mut summary, &args.summary) {
-        let text = show::markdown(&report);
-        file.write_all(text.as_bytes()).map_err(|e| Error::file("write", path, e))?;
+
+    fn write(&mut self, report: &Report, reporter: Reporter) -> Result<()> {
+        for line in show::text(report) {
+            reporter.say(&line);
+        }
+        if let Some((path, file)) = &mut self.summary {
+            let text = show::markdown(report);
+            file.write_all(text.as_bytes()).map_err(|e| Error::file("write", path, e))?;
+        }
+        if let Some(file) = &mut self.merged {
+            let text = merged::junit(report).map_err(|e| Error::io("cannot write JUnit XML", e))?;
+            file.write(&text)?;
+        }
+        if let Some(file) = &mut self.json {
+            file.write(&output::json(report)?)?;
+        }
+        Ok(())
     }
-    if let (Some(file), Some(path)) = (&mut merged, &args.merged) {
-        file.write(&merged::junit(&report).map_err(|e| Error::file("write", path, e))?)?;
-    }
-    if let Some(file) = &mut json {
-        file.write(&output::json(&report)?)?;
-    }
-    Ok(report.exit())
 }
 
 fn longer(time: Duration, share: f64) -> Duration {
@@ -138,21 +197,10 @@ fn options(args: &CiArgs) -> Vec<String> {
     options
 }
 
-/// The tests that the run has written: one that has passed must have written some.
-fn tests(reports: &mut Reports, outcome: Outcome, args: &CiArgs, speed: &Speed) -> Result<Option<Tests>> {
-    if !reports.are_wanted() {
-        return Ok(None);
-    }
-    let tests = reports.read()?;
-    if tests.is_none() && outcome == Outcome::Passed {
-        let paths: Vec<_> = args.junit.iter().map(|path| path.display().to_string()).collect();
-        return Err(Error::usage(format!(
-            "the command has passed at {speed} and not written {}",
-            paths.join(", ")
-        ))
-        .hint("name with --junit what each run writes, relative to the folder in which emu runs"));
-    }
-    Ok(tests)
+fn not_written(args: &CiArgs, speed: &Speed) -> Error {
+    let paths: Vec<_> = args.junit.iter().map(|path| path.display().to_string()).collect();
+    Error::usage(format!("the command has passed at {speed} and not written {}", paths.join(", ")))
+        .hint("name with --junit what each run writes, relative to the folder in which emu runs")
 }
 
 fn begin(host: &Host, args: &CiArgs) -> Report {
@@ -167,6 +215,7 @@ fn begin(host: &Host, args: &CiArgs) -> Report {
         repetitions: args.reps,
         timeout_ns: args.timeout.map(nanos),
         speeds: args.speeds.iter().map(Speed::to_string).collect(),
+        is_complete: false,
         runs: Vec::new(),
         verdict: Verdict::Nowhere,
         by_speed: vec![Tally::default(); args.speeds.len()],

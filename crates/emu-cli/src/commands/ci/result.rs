@@ -29,6 +29,8 @@ pub(crate) struct Report {
     pub(super) timeout_ns: Option<u64>,
     /// The speeds in the order of the command line. The first is what the others are compared with.
     pub(super) speeds: Vec<String>,
+    /// Whether emu came to its end; false where it was interrupted or could not go on.
+    pub(super) is_complete: bool,
     /// Each run, in the order in which they were.
     pub(super) runs: Vec<Run>,
     /// The command as a whole.
@@ -55,7 +57,7 @@ pub(crate) struct Run {
     pub(super) method: Option<String>,
     /// What it was given while it wanted all that it could get; null where that cannot be told.
     pub(super) delivered: Option<Delivered>,
-    /// Whether it wrote JUnit XML.
+    /// Whether it wrote JUnit XML that could be read.
     pub(super) has_tests: bool,
 }
 
@@ -205,6 +207,7 @@ pub(super) mod testing {
             repetitions: 2,
             timeout_ns: None,
             speeds: vec!["100%".into(), "25%".into()],
+            is_complete: true,
             runs: vec![],
             verdict: Verdict::Nowhere,
             by_speed: vec![Tally::default(); 2],

@@ -82,15 +82,17 @@ fn conclusion(report: &Report) -> String {
     let command = match report.verdict {
         Verdict::OnlyWhenSlow => "The command fails or times out only when slow",
         Verdict::AtFullSpeed | Verdict::Unknown => "The command fails at the first speed, too",
-        Verdict::Nowhere => "The command passes at every speed",
+        Verdict::Nowhere if report.is_complete => "The command passes at every speed",
+        Verdict::Nowhere => "The command passes in every run that was made",
     };
+    let begin = if report.is_complete { "" } else { "Not complete. " };
     let slow = match report.tests_that_fail(Verdict::OnlyWhenSlow).count() {
         0 if report.tests.is_empty() => String::new(),
         0 => ", and none of its tests fails only when slow".to_owned(),
         1 => ", and 1 of its tests fails only when slow".to_owned(),
         count => format!(", and {count} of its tests fail only when slow"),
     };
-    format!("{command}{slow}.")
+    format!("{begin}{command}{slow}.")
 }
 
 fn more(tests: usize) -> Option<String> {
@@ -123,6 +125,14 @@ mod tests {
                 "The command fails or times out only when slow, and 1 of its tests fails only when slow.",
             ]
         );
+    }
+
+    #[test]
+    fn what_was_not_run_is_not_said_to_pass() {
+        let mut report = report();
+        add(&mut report, 0, Outcome::Passed, &[]);
+        report.is_complete = false;
+        assert_eq!(conclusion(&report), "Not complete. The command passes in every run that was made.");
     }
 
     #[test]

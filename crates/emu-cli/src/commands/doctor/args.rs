@@ -10,12 +10,20 @@ use crate::values;
 
 const MEASURE: &str = "With --measure";
 
+const EXAMPLES: &str = "\
+Examples:
+  emu doctor show
+  emu doctor show --knobs turbo,thp      # in full
+  emu doctor tune -- ./benchmark
+  emu doctor tune --measure --quick
+  emu doctor reset";
+
 /// Show what makes runs vary here, and tune the machine for one run
 ///
 /// Each knob is shown with what was found, what is better for repeatable runs, and why. What is tuned is put back
 /// when the tuning ends, whatever ends it.
 #[derive(Debug, Args)]
-#[command(after_help = crate::exit::TABLE)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::TABLE))]
 pub(crate) struct DoctorArgs {
     #[command(subcommand)]
     pub(crate) action: DoctorAction,

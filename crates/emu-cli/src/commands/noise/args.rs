@@ -5,11 +5,18 @@ use clap::{Args, ValueEnum};
 use crate::measuring::MeasureArgs;
 use crate::values;
 
+const EXAMPLES: &str = "\
+Examples:
+  emu noise --quick
+  emu noise --node 0 --out as-found
+  emu doctor tune -- emu noise --out tuned";
+
 /// Measure how far runs of the same work lie apart here, and what disturbs them
 ///
 /// Five runs of each kind of work in each of five fresh processes, and a look at every CPU for moments at which nothing
 /// of ours ran. Nothing else should run meanwhile, unless its noise is what is asked for.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct NoiseArgs {
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,

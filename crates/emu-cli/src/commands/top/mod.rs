@@ -14,11 +14,17 @@ use crate::output;
 use crate::signals::{Came, Signals};
 use crate::values;
 
+const EXAMPLES: &str = "\
+Examples:
+  emu top
+  emu top --once
+  emu top --json --every 5s > top.jsonl";
+
 /// Show what is slowed, live: asked, set and delivered, by zone and CPU
 ///
 /// Ctrl-C ends it. Where stdout is no terminal, what there is now is shown once.
 #[derive(Debug, Args)]
-#[command(after_help = crate::exit::TABLE)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::TABLE))]
 pub(crate) struct TopArgs {
     /// Show what there is now, and end
     #[arg(long)]

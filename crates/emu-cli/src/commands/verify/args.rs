@@ -6,6 +6,12 @@ use emu_core::SpeedSpec;
 use crate::values::{self, Methods};
 use crate::zone::DemandArgs;
 
+const EXAMPLES: &str = "\
+Examples:
+  emu verify --quick
+  emu verify --speed 25% --method all --cpus 0
+  emu verify --speed 40% --tolerance 2% --until-decided 5m";
+
 /// Measure how faithful the emulation is on this machine
 ///
 /// Pairs of windows with and without emulation are compared with the ideal, for each kind of work. emu ends with
@@ -13,7 +19,7 @@ use crate::zone::DemandArgs;
 ///
 /// Where neither --cpus nor --speed names CPUs, cpu-loop is measured on the first CPU alone as well.
 #[derive(Debug, Args)]
-#[command(after_help = crate::exit::TABLE)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::TABLE))]
 pub(crate) struct VerifyArgs {
     /// Speed to verify, as for `emu run`; may be given more than once
     #[arg(short, long, visible_alias = "speeds", default_value = "50%", value_parser = values::speed_to_repeat, allow_hyphen_values = true)]

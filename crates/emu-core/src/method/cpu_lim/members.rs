@@ -109,6 +109,11 @@ impl Members {
             next_list: 0,
             look: Arc::default(),
         };
+        if let Source::Group(group) = &members.source {
+            for &(pid, starttime) in group.leaderless() {
+                journal.record(&Undo::Continue { pid, starttime })?;
+            }
+        }
         let listed = members.list()?;
         check_targets(proc, listed.iter().copied())?;
         for pid in listed {
@@ -222,6 +227,11 @@ impl Members {
                     }
                     lists::read(&list, &mut pids)?;
                 }
+                let lives = |&&(pid, starttime): &&(Pid, u64)| {
+                    Stat::read(&self.proc, pid)
+                        .is_some_and(|stat| stat.starttime == starttime && !stat.has_ended())
+                };
+                pids.extend(group.leaderless().iter().filter(lives).map(|(pid, _)| *pid));
                 Ok(pids)
             }
         }
