@@ -141,7 +141,7 @@ impl Taker {
     }
 
     /// For tasks that will inherit the change: those that start later than it.
-    fn record_inherited(&mut self, change: &Change) -> Result<()> {
+    pub(super) fn record_inherited(&mut self, change: &Change) -> Result<()> {
         if !self.changes.insert(change.clone()) {
             return Ok(());
         }

@@ -5,7 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use super::*;
+use crate::cgroup::TaskGroup;
+use crate::cgroup::testing::{for_each_version, processes, zone};
 use crate::error::ErrorKind;
+use crate::host::Controller;
 use crate::sys::affinity;
 use crate::testing::{skip, wait_until};
 use crate::undo::Journal;
@@ -140,6 +143,26 @@ fn what_joins_the_node_gets_back_what_was_taken_or_inherited() {
     journal.undo_all().unwrap();
     assert_eq!(both.map(cpus), [all.clone(), all]);
     assert_eq!(journal.notes(), Vec::<String>::new());
+}
+
+#[test]
+fn what_another_zone_keeps_to_just_these_cpus_stays_there() {
+    let _alone = ALONE.lock();
+    let Some(Bed { all, first, others, .. }) = bed() else { return };
+    for_each_version(Controller::Cpuset, |host| {
+        let journal = Journal::open(&host.roots, &first, "test", "exclusive").unwrap();
+        let mut taker = Taker::new(host, &first, Vec::new(), &journal);
+        taker.record_inherited(&[all.clone(), others.clone()]).unwrap();
+        let sleeper = Program::start(&["sleep", "60"]);
+        let pid = sleeper.pid();
+        let theirs = Journal::open(&host.roots, &others, "test", "other").unwrap();
+        let zone = zone(&others, processes(&[pid]));
+        let _group = TaskGroup::create(host, &zone, &[Controller::Cpuset], &theirs).unwrap();
+        journal.undo_all().unwrap();
+        assert_eq!(cpus(pid), others);
+        theirs.undo_all().unwrap();
+        assert_eq!(cpus(pid), all);
+    });
 }
 
 #[test]
