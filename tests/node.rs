@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::common::{
     EMU, Ended, alone, as_written, assert_free, assert_nothing_left, assert_refused, assert_share,
     can_emulate, can_emulate_by, comm, emu, eventually, finish, has_cpus, is_near, methods, place_of, run,
-    skip, some_method, start, words,
+    skip, some_method, start, until_it_acts, words,
 };
 
 pub(crate) fn emu_node(line: &str) -> Ended {
@@ -247,6 +247,29 @@ fn a_shell_sees_no_stop_of_a_command_on_a_node() {
         finish(child);
         drop(node);
     }
+}
+
+#[test]
+fn a_node_is_found_at_once_beside_an_emu_that_is_stopped() {
+    let _alone = alone();
+    if !can_emulate() || !has_cpus(2) {
+        return;
+    }
+    let node = Node::create("one", "--speed 50%");
+    let other = start(&mut emu(words("run --cpus 1 --speed 50% -- sleep 60")));
+    until_it_acts(other.id());
+    let signal = |signal| kill(Pid::from_raw(other.id() as i32), signal).unwrap();
+    signal(Signal::SIGSTOP);
+    let begin = Instant::now();
+    let ended = [emu_node("exec one -- true"), emu_node("set one --speed 40%"), emu_node("remove one")];
+    let took = begin.elapsed();
+    signal(Signal::SIGCONT);
+    signal(Signal::SIGTERM);
+    finish(other);
+    assert_eq!(ended.map(|one| one.code()), [Some(0); 3]);
+    // The emu would have had three seconds to answer each of them.
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    drop(node);
 }
 
 #[test]

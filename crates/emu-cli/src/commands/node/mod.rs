@@ -77,15 +77,19 @@ fn name(session: &LiveSession) -> &str {
     session.name.strip_prefix(PREFIX).unwrap_or(&session.name)
 }
 
-/// The nodes of the caller's user.
+/// The nodes of the caller's user. Nobody is asked: one that is stopped would not answer for seconds.
+fn sessions() -> Result<Vec<LiveSession>> {
+    let all = control::sessions(&Roots::system())?.into_iter();
+    Ok(all.filter(|session| session.name.starts_with(PREFIX)).collect())
+}
+
 fn nodes() -> Result<Vec<Found>> {
-    let all = control::at_work(&Roots::system())?.into_iter();
-    Ok(all.filter(|(session, _)| session.name.starts_with(PREFIX)).collect())
+    Ok(control::asked(sessions()?))
 }
 
 /// The names of the caller's nodes; none where that cannot be told.
 pub(crate) fn names() -> Vec<String> {
-    nodes().unwrap_or_default().iter().map(|(session, _)| name(session).to_owned()).collect()
+    sessions().unwrap_or_default().iter().map(|session| name(session).to_owned()).collect()
 }
 
 /// The nodes that were killed. Nothing of them is left by then: what their guardians had no time to undo is undone here.
@@ -102,14 +106,9 @@ fn killed_beside(there: &[Found]) -> Vec<Killed> {
 
 /// The node of this name. Its emu answers: what is sent to one that is stopped would be done later.
 fn find(name: &str) -> Result<LiveSession> {
-    find_among(nodes()?, name)
-}
-
-fn find_among(there: Vec<Found>, name: &str) -> Result<LiveSession> {
-    let wanted = format!("{PREFIX}{name}");
-    let names: Vec<_> = there.iter().map(|(session, _)| self::name(session).to_owned()).collect();
-    let found = there.into_iter().find(|(session, _)| session.name == wanted);
-    let (session, working) = found.ok_or_else(|| {
+    let there = sessions()?;
+    let names: Vec<_> = there.iter().map(|session| self::name(session).to_owned()).collect();
+    let session = there.into_iter().find(|session| self::name(session) == name).ok_or_else(|| {
         if let Some(killed) = killed::killed(&Roots::system(), &[]).into_iter().find(|one| one.name == name) {
             return Error::unavailable(format!("node `{name}` is gone: {}", killed.in_words()))
                 .hint("make it again, or have it forgotten: `emu node remove`");
@@ -120,7 +119,7 @@ fn find_among(there: Vec<Found>, name: &str) -> Result<LiveSession> {
         };
         Error::usage(format!("there is no node `{name}` of yours")).hint(hint)
     })?;
-    working.map(|_| session)
+    control::working(session.pid).map(|_| session)
 }
 
 fn is_taken(name: &str) -> Error {
@@ -130,13 +129,12 @@ fn is_taken(name: &str) -> Error {
 
 fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
-    let there = nodes()?;
-    let is_there = there.iter().any(|(session, _)| self::name(session) == name);
+    let is_there = names().iter().any(|there| there == name);
     if !is_there && killed::forget(&Roots::system(), name) {
         emu_core::restore(&Roots::system())?;
         return Ok(Exit::Success);
     }
-    let session = find_among(there, name)?;
+    let session = find(name)?;
     let failed = |e: rustix::io::Errno| Error::io(format!("cannot watch emu {}", session.pid), e.into());
     let emu = Pid::from_raw(session.pid).ok_or_else(|| failed(rustix::io::Errno::SRCH))?;
     let emu = pidfd_open(emu, PidfdFlags::empty()).map_err(failed)?;

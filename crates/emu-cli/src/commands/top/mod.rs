@@ -38,7 +38,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<Exit, Failure> {
     let roots = Roots::system();
     let is_live = !args.once && (args.json || stdout().is_terminal());
     let look = || {
-        let found = control::at_work(&roots)?;
+        let found = control::asked(control::sessions(&roots)?);
         if args.json { show::json(&found) } else { Ok(show::text(&roots, &found)) }
     };
     live(is_live.then_some(args.every), !args.json, look)
