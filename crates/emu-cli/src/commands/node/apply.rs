@@ -15,7 +15,7 @@ use super::file;
 use super::killed::Killed;
 use super::members::{self, Join, There};
 use super::spec::{Spec, Specs};
-use super::{Found, asked_to_end, create, killed, killed_beside, name, nodes, remove};
+use super::{Found, asked_to_end, create, killed, killed_nodes, name, nodes, remove};
 use crate::control::{self, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
@@ -41,7 +41,7 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     // One that asks to end is heard between two steps.
     let signals = Signals::block()?;
     let found = nodes()?;
-    let killed = killed_beside(&found);
+    let killed = killed_nodes();
     let (steps, gone) = plan(&host, &specs, found, &signals)?;
     let reporter = Reporter::new(args.quiet);
     for member in &gone {
@@ -77,8 +77,9 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
         reporter.tell(&step.to_string());
         done.push(step);
     }
-    // What is in the file has been made again.
-    for one in killed.iter().filter(|one| !specs.contains_key(&one.name)) {
+    // What is in the file has been made again, and perhaps another one meanwhile.
+    let still = killed::killed(&host.roots);
+    for one in killed.iter().filter(|one| !specs.contains_key(&one.name) && still.contains(one)) {
         killed::forget(&host.roots, &one.name);
     }
     if let Some(json) = json {

@@ -15,6 +15,7 @@ mod watched;
 pub(crate) use args::NodeCommand;
 use killed::Killed;
 
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -52,7 +53,7 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
         NodeCommand::List(args) => {
             let look = || {
                 let nodes = nodes()?;
-                let killed = killed_beside(&nodes);
+                let killed = killed_nodes();
                 if args.json { show::json(nodes, &killed) } else { Ok(show::text(&nodes, &killed)) }
             };
             live(args.watch.then_some(LOOK), true, look)
@@ -93,9 +94,9 @@ pub(crate) fn names() -> Vec<String> {
 }
 
 /// The nodes that were killed. Nothing of them is left by then: what their guardians had no time to undo is undone here.
-fn killed_beside(there: &[Found]) -> Vec<Killed> {
+fn killed_nodes() -> Vec<Killed> {
     let roots = Roots::system();
-    let killed = killed::killed(&roots, &there.iter().map(|(session, _)| name(session)).collect::<Vec<_>>());
+    let killed = killed::killed(&roots);
     if !killed.is_empty()
         && let Err(why) = emu_core::restore(&roots)
     {
@@ -109,7 +110,7 @@ fn find(name: &str) -> Result<LiveSession> {
     let there = sessions()?;
     let names: Vec<_> = there.iter().map(|session| self::name(session).to_owned()).collect();
     let session = there.into_iter().find(|session| self::name(session) == name).ok_or_else(|| {
-        if let Some(killed) = killed::killed(&Roots::system(), &[]).into_iter().find(|one| one.name == name) {
+        if let Some(killed) = killed::killed(&Roots::system()).into_iter().find(|one| one.name == name) {
             return Error::unavailable(format!("node `{name}` is gone: {}", killed.in_words()))
                 .hint("make it again, or have it forgotten: `emu node remove`");
         }
@@ -129,9 +130,10 @@ fn is_taken(name: &str) -> Error {
 
 fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
-    let is_there = names().iter().any(|there| there == name);
-    if !is_there && killed::forget(&Roots::system(), name) {
-        emu_core::restore(&Roots::system())?;
+    let roots = Roots::system();
+    if killed::killed(&roots).iter().any(|one| one.name == name) {
+        killed::forget(&roots, name);
+        emu_core::restore(&roots)?;
         return Ok(Exit::Success);
     }
     let session = find(name)?;
@@ -149,7 +151,7 @@ fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
         asked_to_end(&signals)?;
     }
     // What its emu could not undo is still in its journal.
-    let report = emu_core::restore(&Roots::system())?;
+    let report = emu_core::restore(&roots)?;
     if let Some(problem) = report.problems.first() {
         let error =
             Error::new(ErrorKind::RestoreIncomplete, format!("not all of node {name} is undone: {problem}"));
@@ -160,13 +162,12 @@ fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
 
 /// Ends every node, also where one of them cannot be ended; fails as the first of those did.
 fn remove_all(how: Removal) -> Result<Exit, Failure> {
-    let there = nodes()?;
-    let killed = killed_beside(&there);
-    let there = there.iter().map(|(session, _)| name(session));
-    let names: Vec<_> = there.chain(killed.iter().map(|one| one.name.as_str())).collect();
+    let there = sessions()?.into_iter().map(|session| name(&session).to_owned());
+    // One that is killed meanwhile is in both.
+    let names: BTreeSet<_> = there.chain(killed_nodes().into_iter().map(|one| one.name)).collect();
     let mut failed = None;
     for name in names {
-        match remove(name, how) {
+        match remove(&name, how) {
             // Whoever interrupts it means the rest, too.
             Err(why) if matches!(why.exit, Exit::Signal(_)) => return Err(why),
             removed => failed = failed.or(removed.err()),
