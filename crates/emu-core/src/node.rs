@@ -25,7 +25,7 @@ use crate::sys::Pid;
 use crate::sys::signal;
 use crate::sys::spawn::Gated;
 use crate::sys::time;
-use crate::undo::{TaskSet, Undo};
+use crate::undo::{TaskSet, Undo, give_back};
 use crate::zone::Tasks;
 
 /// How long processes that are killed may take to end.
@@ -175,7 +175,7 @@ impl Node {
     /// move it; a cgroup of the node has been removed.
     pub fn adopt(&self, pid: Pid) -> Result<()> {
         match &self.exclusion {
-            Some(exclusion) => exclusion.leave_out(pid, || self.take_in(pid)),
+            Some(exclusion) => exclusion.leave_out(|| self.take_in(pid)),
             None => self.take_in(pid),
         }
     }
@@ -188,6 +188,7 @@ impl Node {
         let stat = stat.ok_or_else(|| Error::usage(format!("there is no process {pid}")))?;
         self.check_others(pid)?;
         let task = (pid, stat.starttime);
+        give_back(&self.host.roots, &[pid])?;
         confine::remember(&self.host, pid, journal)?;
         for hierarchy in &self.host.cgroups.hierarchies {
             join_as(proc, task, self.holder.pid(), hierarchy, journal)?;

@@ -23,6 +23,7 @@ mod record;
 mod replay;
 mod restore;
 mod state;
+mod taken;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub(crate) use recent::Recent;
 pub use record::{TaskSet, Undo};
 pub(crate) use restore::tuning_below;
 pub use restore::{RestoreReport, live_sessions, restore};
+pub(crate) use taken::give_back;
 
 use std::any::Any;
 use std::fmt;
