@@ -1,5 +1,8 @@
 //! `emu node apply`: the nodes of a file, what is on them, and the second time nothing.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::Value;
 
 use crate::common::{
@@ -120,6 +123,34 @@ fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
     let told = without.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(without.code() == Some(0) && told.contains("goes without process"), "{told}");
     assert_eq!(emu_node("remove one --kill").code(), Some(0));
+}
+
+#[test]
+fn what_a_node_waits_for_is_kept_where_it_is_made_anew() {
+    let _alone = alone();
+    if !can_emulate() || !has_cpus(2) {
+        return;
+    }
+    let unit = format!("units = [\"emu-test-{}.service\"]", std::process::id());
+    let file = |cpu| format!("[node.one]\ncpus = \"{cpu}\"\nspeed = \"50%\"\n{unit}\n");
+    let node = Node { name: "one", keeper: 0 };
+    for cpu in [0, 1] {
+        let applied = apply(&file(cpu), "-q");
+        assert_eq!(applied.code(), Some(0), "{}", applied.stderr);
+        let dumped = emu_node("dump").stdout;
+        assert!(dumped.contains(&unit) && dumped.contains(&format!("cpus = \"{cpu}\"")), "{dumped}");
+    }
+    // What fails when node one has been removed.
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script");
+    fs::write(&script, "#!/nowhere/interpreter\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = format!("run = [\"{}\"]", script.display());
+    let failed = apply(&format!("[node.two]\ncpus = \"0\"\nspeed = \"50%\"\n{run}\n"), "-q");
+    assert_eq!(failed.code(), Some(127), "{}", failed.stderr);
+    let dumped = emu_node("dump").stdout;
+    assert!(dumped.contains(&unit) && dumped.contains("cpus = \"1\""), "{dumped}");
+    drop(node);
 }
 
 #[test]

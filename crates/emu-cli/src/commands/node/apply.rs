@@ -16,7 +16,7 @@ use super::killed::Killed;
 use super::members::{self, Join, There};
 use super::spec::{Spec, Specs};
 use super::{Found, asked_to_end, create, killed, killed_nodes, name, nodes, remove};
-use crate::control::{self, Removal, Setting, Working};
+use crate::control::{self, Member, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output;
@@ -180,7 +180,9 @@ impl Step {
     fn undo(&self, done: &[Self]) -> bool {
         match self {
             Self::Remove { name, was } => {
+                let watch = |member| Join::Watch { node: name.clone(), member }.take().is_ok();
                 Self::Create { name: name.clone(), spec: was.clone() }.take(None).is_ok()
+                    && was.members().into_iter().filter(Member::comes_again).all(watch)
             }
             // What has joined it runs on where it was.
             Self::Create { name, .. } => remove(name, Removal::Free).is_ok(),
@@ -216,7 +218,6 @@ fn plan(
     for (session, working) in found {
         there.insert(name(&session).to_owned(), (session, working?));
     }
-    let (joins, gone) = members::plan(host, specs, &there)?;
     // This process may be kept off the CPUs of a node that is to be another one.
     let mut host = host.clone();
     for (session, _) in there.values().filter(|(_, working)| working.exclusive.is_some()) {
@@ -274,6 +275,9 @@ fn plan(
         }
         taken.push(place_of_node(name, cpus.clone()));
     }
+    // A node that is made anew has and watches nothing.
+    there.retain(|_, (session, _)| keeps.contains(&session.pid));
+    let (joins, gone) = members::plan(host, specs, &there)?;
     let created =
         created.into_iter().map(|(name, spec, _)| Step::Create { name: name.clone(), spec: spec.clone() });
     let joins = joins.into_iter().map(Step::Join);
