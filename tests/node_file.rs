@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    alone, as_written, assert_refused, can_emulate, emu, eventually, finish, has_cpus, place_of, start, words,
+    alone, as_written, assert_refused, can_emulate, emu, eventually, finish, has_cpus, place_of, start,
+    state_folder, words,
 };
 use crate::node::{LOOP, Node, apply, emu_node};
 
@@ -151,6 +155,31 @@ fn what_a_node_waits_for_is_kept_where_it_is_made_anew() {
     let dumped = emu_node("dump").stdout;
     assert!(dumped.contains(&unit) && dumped.contains("cpus = \"1\""), "{dumped}");
     drop(node);
+}
+
+#[test]
+fn an_apply_that_is_interrupted_leaves_all_nodes_or_none() {
+    let _alone = alone();
+    if !can_emulate() || !has_cpus(2) {
+        return;
+    }
+    let all = "[node.one]\ncpus = \"0\"\nspeed = \"50%\"\n[node.two]\ncpus = \"1\"\nspeed = \"50%\"\n";
+    let names = || {
+        let listed = as_written("node-list", &emu_node("list --json").stdout);
+        listed["nodes"].as_array().unwrap().iter().map(|node| node["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(apply(all, "-q").code(), Some(0));
+    let mut applying = start(&mut emu(words("node apply -")));
+    drop(applying.stdin.take());
+    // It begins to end, which takes some 10 ms.
+    let (mark, begin) = (state_folder().join("node-one"), Instant::now());
+    while mark.exists() && begin.elapsed() < Duration::from_secs(10) {}
+    kill(Pid::from_raw(applying.id() as i32), Signal::SIGINT).unwrap();
+    let ended = finish(applying);
+    // It may have come when all was done.
+    let left: &[&str] = if ended.code() == Some(0) { &[] } else { &["one", "two"] };
+    assert_eq!(names(), left, "{}", ended.stderr);
+    assert_eq!(apply("", "-q").code(), Some(0));
 }
 
 #[test]

@@ -5,13 +5,14 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use emu_core::{Error, Host, Pid, Result, Roots, Tasks, named};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::args::TargetArgs;
+use crate::signals::readable;
 
 #[derive(Debug)]
 pub(crate) enum Target {
@@ -199,8 +200,7 @@ fn open(pid: Pid) -> Result<OwnedFd> {
 }
 
 fn has_ended(fd: &OwnedFd) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    readable(&[fd.as_fd()], Duration::ZERO).is_ok_and(|is_readable| is_readable == [true])
 }
 
 fn ancestors(roots: &Roots) -> Vec<Pid> {

@@ -15,7 +15,7 @@ use super::file;
 use super::killed::Killed;
 use super::members::{self, Join, There};
 use super::spec::{Spec, Specs};
-use super::{Found, asked_to_end, create, killed, killed_nodes, name, nodes, remove};
+use super::{Found, asked_to_end, create, find, killed, killed_nodes, name, nodes, remove};
 use crate::control::{self, Member, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
@@ -66,7 +66,7 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let mut done: Vec<Step> = Vec::new();
     for step in steps {
         if let Err(why) = asked_to_end(&signals).and_then(|()| step.take(Some(&signals))) {
-            if let Step::Join(_) = step {
+            if let Step::Join(_) | Step::Remove { .. } = step {
                 // A part of it may be done.
                 done.push(step);
             }
@@ -161,7 +161,8 @@ impl Step {
     /// With `signals`, one that asks to end is heard meanwhile, as far as that leaves nothing behind.
     fn take(&self, signals: Option<&Signals>) -> Result<(), Failure> {
         match self {
-            Self::Remove { name, .. } => remove(name, Removal::Empty).map(drop),
+            // Once it has begun to end it goes on; a signal waits for the next step.
+            Self::Remove { name, .. } => remove(name, Removal::Empty, None).map(drop),
             Self::Create { name, spec } => {
                 let words =
                     ["node", "keep", "--quiet"].map(str::to_owned).into_iter().chain(spec.words(name));
@@ -179,13 +180,14 @@ impl Step {
     /// Takes it back, one of those that are `done`. Returns whether all is as before.
     fn undo(&self, done: &[Self]) -> bool {
         match self {
+            Self::Remove { name, .. } if find(name).is_ok() => true,
             Self::Remove { name, was } => {
                 let watch = |member| Join::Watch { node: name.clone(), member }.take().is_ok();
                 Self::Create { name: name.clone(), spec: was.clone() }.take(None).is_ok()
                     && was.members().into_iter().filter(Member::comes_again).all(watch)
             }
             // What has joined it runs on where it was.
-            Self::Create { name, .. } => remove(name, Removal::Free).is_ok(),
+            Self::Create { name, .. } => remove(name, Removal::Free, None).is_ok(),
             Self::Set { emu, from, .. } => control::change(*emu, from).is_ok(),
             Self::Join(join) => {
                 let is_new = |step: &Self| matches!(step, Self::Create { name, .. } if name == join.node());

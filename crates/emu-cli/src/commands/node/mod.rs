@@ -27,7 +27,7 @@ use crate::control::{self, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;
-use crate::signals::Signals;
+use crate::signals::{Signals, readable};
 
 /// What the name of a node's zone begins with.
 const PREFIX: &str = "node ";
@@ -64,7 +64,11 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
                 (_, true) => Removal::Free,
                 _ => Removal::Empty,
             };
-            args.name.as_ref().map_or_else(|| remove_all(how), |name| remove(name, how))
+            let signals = Signals::block()?;
+            match &args.name {
+                Some(name) => remove(name, how, Some(&signals)),
+                None => remove_all(how, &signals),
+            }
         }
         NodeCommand::Apply(args) => apply::apply(args),
         NodeCommand::Dump => apply::dump(),
@@ -128,8 +132,8 @@ fn is_taken(name: &str) -> Error {
         .hint("choose another name, or remove that one: `emu node remove`")
 }
 
-fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
-    let signals = Signals::block()?;
+/// With `signals`, one that asks to end ends the wait for the node.
+fn remove(name: &str, how: Removal, signals: Option<&Signals>) -> Result<Exit, Failure> {
     let roots = Roots::system();
     if killed::killed(&roots).iter().any(|one| one.name == name) {
         killed::forget(&roots, name);
@@ -142,13 +146,18 @@ fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
     let emu = pidfd_open(emu, PidfdFlags::empty()).map_err(failed)?;
     control::remove(session.pid, how)?;
     let deadline = Instant::now() + PATIENCE;
+    let others = [emu.as_fd()];
+    let wait = |limit| match signals {
+        Some(signals) => signals.wait(&others, limit),
+        None => Ok(readable(&others, limit)?.contains(&true)),
+    };
     // Signals that mean nothing here end a wait, too.
-    while !signals.wait(&[emu.as_fd()], deadline.saturating_duration_since(Instant::now()))? {
+    while !wait(deadline.saturating_duration_since(Instant::now()))? {
         if Instant::now() >= deadline {
             let error = Error::unavailable(format!("node {name} has not ended yet"));
             return Err(error.hint("`emu node list` tells when it has").into());
         }
-        asked_to_end(&signals)?;
+        signals.map_or(Ok(()), asked_to_end)?;
     }
     // What its emu could not undo is still in its journal.
     let report = emu_core::restore(&roots)?;
@@ -161,13 +170,13 @@ fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
 }
 
 /// Ends every node, also where one of them cannot be ended; fails as the first of those did.
-fn remove_all(how: Removal) -> Result<Exit, Failure> {
+fn remove_all(how: Removal, signals: &Signals) -> Result<Exit, Failure> {
     let there = sessions()?.into_iter().map(|session| name(&session).to_owned());
     // One that is killed meanwhile is in both.
     let names: BTreeSet<_> = there.chain(killed_nodes().into_iter().map(|one| one.name)).collect();
     let mut failed = None;
     for name in names {
-        match remove(&name, how) {
+        match remove(&name, how, Some(signals)) {
             // Whoever interrupts it means the rest, too.
             Err(why) if matches!(why.exit, Exit::Signal(_)) => return Err(why),
             removed => failed = failed.or(removed.err()),
