@@ -1,6 +1,7 @@
 //! `emu node`: what runs on a node is as slow as the node, and the end of the node leaves nothing.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::thread::sleep;
@@ -314,7 +315,12 @@ fn nodes_that_cannot_be_are_refused_and_nothing_is_changed() {
         return;
     }
     let node = Node::create("one", "--speed 50%");
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script");
+    fs::write(&script, "#!/nowhere/interpreter\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     for (line, code) in [
+        (&*format!("exec one -- {}", script.display()), 127),
         ("create one --cpus 0 --speed 25%", 2),
         ("create two --cpus 0 --speed 25%", 3),
         ("create two --cpus 900 --speed 25%", 2),

@@ -104,6 +104,10 @@ fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
         assert!(refused.stderr.contains(why), "{text}: {}", refused.stderr);
         assert_eq!(node.shown(), Value::Null, "{text}");
     }
+    // What emu itself descends from is not meant.
+    let own_name = std::env::current_exe().unwrap().file_name().unwrap().display().to_string();
+    let others = apply(&file(&format!("names = [\"{own_name}\"]")), "--dry-run");
+    assert_eq!(others.code(), Some(0), "{}", others.stderr);
     let applied = apply(&all, "");
     assert_eq!(applied.code(), Some(0), "{}", applied.stderr);
     let members = || node.shown()["members"].as_array().unwrap().clone();

@@ -63,11 +63,14 @@ impl Target {
                 let path = named::container(host, container)?;
                 Self::cgroup(host, &path, Some(format!("container {container}")))
             }
-            (.., Some(name)) => {
-                Self::processes(&host.roots, &named::processes(&host.roots, name, &ancestors(&host.roots))?)
-            }
+            (.., Some(name)) => Self::named(&host.roots, name),
             _ => Self::processes(&host.roots, pid),
         }
+    }
+
+    /// All processes of a name but emu itself and those that it descends from.
+    pub(crate) fn named(roots: &Roots, name: &str) -> Result<Self> {
+        Self::processes(roots, &named::processes(roots, name, &ancestors(roots))?)
     }
 
     pub(crate) fn processes(roots: &Roots, pids: &[Pid]) -> Result<Self> {
