@@ -66,6 +66,7 @@ fn names(process: &Process) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::testing::signal;
     use crate::sys::fork::fork_leaderless;
     use crate::testing::wait_until;
 
@@ -76,10 +77,9 @@ mod tests {
         let stat = || Process::new(leaderless.pid()).unwrap().stat().unwrap();
         wait_until(|| stat().state == 'Z');
         assert_eq!(names(), [stat().comm]);
-        let child = nix::unistd::Pid::from_raw(leaderless.pid());
-        nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).unwrap();
+        signal(leaderless.pid(), libc::SIGKILL);
         wait_until(|| names().is_empty());
-        nix::sys::wait::waitpid(child, None).unwrap();
+        leaderless.end();
     }
 
     #[test]

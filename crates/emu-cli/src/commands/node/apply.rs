@@ -70,9 +70,11 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
                 // A part of it may be done.
                 done.push(step);
             }
-            let is_undone: Vec<_> = done.iter().rev().map(|step| step.undo(&done)).collect();
-            let is_all = is_undone.iter().all(|is_undone| *is_undone);
-            return Err(if is_all { why } else { Failure { exit: Exit::RestoreIncomplete, ..why } });
+            let left: Vec<_> = done.iter().rev().filter(|step| !step.undo(&done)).collect();
+            for step in &left {
+                Reporter::new(false).note(&format!("this was not taken back: {step}"));
+            }
+            return Err(if left.is_empty() { why } else { Failure { exit: Exit::RestoreIncomplete, ..why } });
         }
         reporter.tell(&step.to_string());
         done.push(step);
