@@ -31,6 +31,7 @@ const NOT_RUN: [(&str, &str); 34] = [
     ("EMU_BINARY=", "it needs pytest: .ci/run"),
     ("ANSIBLE_ROLES_PATH=", "it needs Ansible and hosts: tests/hosts/ansible"),
     ("ansible ", "it needs Ansible and hosts: tests/hosts/ansible"),
+    ("tar czf emu.tar.gz", "it needs Ansible"),
     ("mpirun ", "it needs MPI: tests/hosts/mpi"),
     ("srun ", "it needs Slurm: tests/hosts/slurm"),
     ("taskset -c 0 redis-server", "it needs Redis: tests/hosts/latency"),

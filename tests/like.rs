@@ -100,6 +100,7 @@ fn what_is_no_profile_is_refused() {
     }
     assert_refused(&run(&mut emu(words("run --like /nowhere -- true")), ""), 2, "/nowhere");
     assert_refused(&run(&mut emu(words("run --speed 40% --metric int -- true")), ""), 2, "for a profile");
+    assert_refused(&run(&mut emu(words("profile /nowhere/x")), ""), 2, "said before it is measured");
     let failing = format!("profile {} --quick --command false", file.display());
     let ended = run(&mut emu(words(&failing)), "");
     assert_eq!(ended.code(), Some(125), "{}", ended.stderr);

@@ -1,5 +1,6 @@
 //! `emu set` and `emu top`: what is at work is seen and changed.
 
+use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::thread;
 use std::time::Duration;
@@ -154,4 +155,14 @@ fn an_emu_that_is_stopped_is_shown_as_one_that_does_not_answer() {
     assert!(shown.stdout.contains("does not answer"), "{}", shown.stdout);
     assert_refused(&refused, 3, "an emu that is stopped");
     looping.end();
+}
+
+#[test]
+fn what_is_shown_live_ends_with_its_reader() {
+    let mut top = start(&mut emu(words("top --json --every 20ms")));
+    let mut line = String::new();
+    BufReader::new(top.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with('{'), "{line}");
+    eventually("it ends", || top.try_wait().unwrap().is_some());
+    assert_eq!(finish(top).code(), Some(0));
 }

@@ -131,9 +131,15 @@ fn a_unit_is_slowed_again_after_a_restart() {
         let attached = start(&mut emu(words(&line)));
         until_it_acts(attached.id());
         assert_share(unit.burner.id(), 0.3, &method);
+        let set = format!("set {} --speed 60%", unit.burner.id());
+        assert_eq!(run(&mut emu(words(&set)), "").code(), Some(0), "{method}");
         unit.stop();
+        // One that has gone before it is slowed again.
+        let short = Unit::start(&name);
+        thread::sleep(Duration::from_millis(20));
+        short.stop();
         let again = Unit::start(&name);
-        assert_share(again.burner.id(), 0.3, &method);
+        assert_share(again.burner.id(), 0.6, &method);
         let said = end(attached);
         assert!(said.contains("started again"), "{method}: {said}");
         again.stop();

@@ -1,6 +1,7 @@
 //! `emu node`: what runs on a node is as slow as the node, and the end of the node leaves nothing.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::thread::sleep;
@@ -14,7 +15,7 @@ use serde_json::Value;
 use crate::common::{
     EMU, Ended, alone, as_written, assert_free, assert_nothing_left, assert_refused, assert_share,
     can_emulate, can_emulate_by, comm, emu, eventually, finish, has_cpus, is_near, methods, place_of, run,
-    skip, some_method, start, words,
+    skip, some_method, start, until_it_acts, words,
 };
 
 pub(crate) fn emu_node(line: &str) -> Ended {
@@ -250,6 +251,29 @@ fn a_shell_sees_no_stop_of_a_command_on_a_node() {
 }
 
 #[test]
+fn a_node_is_found_at_once_beside_an_emu_that_is_stopped() {
+    let _alone = alone();
+    if !can_emulate() || !has_cpus(2) {
+        return;
+    }
+    let node = Node::create("one", "--speed 50%");
+    let other = start(&mut emu(words("run --cpus 1 --speed 50% -- sleep 60")));
+    until_it_acts(other.id());
+    let signal = |signal| kill(Pid::from_raw(other.id() as i32), signal).unwrap();
+    signal(Signal::SIGSTOP);
+    let begin = Instant::now();
+    let ended = [emu_node("exec one -- true"), emu_node("set one --speed 40%"), emu_node("remove one")];
+    let took = begin.elapsed();
+    signal(Signal::SIGCONT);
+    signal(Signal::SIGTERM);
+    finish(other);
+    assert_eq!(ended.map(|one| one.code()), [Some(0); 3]);
+    // The emu would have had three seconds to answer each of them.
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    drop(node);
+}
+
+#[test]
 fn what_one_node_slows_joins_another_wholly_or_not_at_all() {
     let _alone = alone();
     if !can_emulate_by(&["cpu-freeze", "fracas"]) || !has_cpus(2) {
@@ -291,7 +315,12 @@ fn nodes_that_cannot_be_are_refused_and_nothing_is_changed() {
         return;
     }
     let node = Node::create("one", "--speed 50%");
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script");
+    fs::write(&script, "#!/nowhere/interpreter\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     for (line, code) in [
+        (&*format!("exec one -- {}", script.display()), 127),
         ("create one --cpus 0 --speed 25%", 2),
         ("create two --cpus 0 --speed 25%", 3),
         ("create two --cpus 900 --speed 25%", 2),

@@ -1,9 +1,16 @@
 //! `emu node apply`: the nodes of a file, what is on them, and the second time nothing.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    alone, as_written, assert_refused, can_emulate, emu, eventually, finish, has_cpus, place_of, start, words,
+    alone, as_written, assert_refused, can_emulate, emu, eventually, finish, has_cpus, place_of, start,
+    state_folder, words,
 };
 use crate::node::{LOOP, Node, apply, emu_node};
 
@@ -97,6 +104,10 @@ fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
         assert!(refused.stderr.contains(why), "{text}: {}", refused.stderr);
         assert_eq!(node.shown(), Value::Null, "{text}");
     }
+    // What emu itself descends from is not meant.
+    let own_name = std::env::current_exe().unwrap().file_name().unwrap().display().to_string();
+    let others = apply(&file(&format!("names = [\"{own_name}\"]")), "--dry-run");
+    assert_eq!(others.code(), Some(0), "{}", others.stderr);
     let applied = apply(&all, "");
     assert_eq!(applied.code(), Some(0), "{}", applied.stderr);
     let members = || node.shown()["members"].as_array().unwrap().clone();
@@ -120,6 +131,62 @@ fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
     let told = without.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(without.code() == Some(0) && told.contains("goes without process"), "{told}");
     assert_eq!(emu_node("remove one --kill").code(), Some(0));
+}
+
+#[test]
+fn what_a_node_waits_for_is_kept_where_it_is_made_anew() {
+    let _alone = alone();
+    if !can_emulate() || !has_cpus(2) {
+        return;
+    }
+    let unit = format!("units = [\"emu-test-{}.service\"]", std::process::id());
+    let file = |cpu| format!("[node.one]\ncpus = \"{cpu}\"\nspeed = \"50%\"\n{unit}\n");
+    let node = Node { name: "one", keeper: 0 };
+    for cpu in [0, 1] {
+        let applied = apply(&file(cpu), "-q");
+        assert_eq!(applied.code(), Some(0), "{}", applied.stderr);
+        let dumped = emu_node("dump").stdout;
+        assert!(dumped.contains(&unit) && dumped.contains(&format!("cpus = \"{cpu}\"")), "{dumped}");
+    }
+    // What fails when node one has been removed.
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script");
+    fs::write(&script, "#!/nowhere/interpreter\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = format!("run = [\"{}\"]", script.display());
+    let failed = apply(&format!("[node.two]\ncpus = \"0\"\nspeed = \"50%\"\n{run}\n"), "-q");
+    assert_eq!(failed.code(), Some(127), "{}", failed.stderr);
+    let dumped = emu_node("dump").stdout;
+    assert!(dumped.contains(&unit) && dumped.contains("cpus = \"1\""), "{dumped}");
+    drop(node);
+}
+
+#[test]
+fn an_apply_that_is_interrupted_leaves_all_nodes_or_none() {
+    let _alone = alone();
+    if !can_emulate() || !has_cpus(2) {
+        return;
+    }
+    let all = "[node.one]\ncpus = \"0\"\nspeed = \"50%\"\n[node.two]\ncpus = \"1\"\nspeed = \"50%\"\n";
+    let names = || {
+        let listed = as_written("node-list", &emu_node("list --json").stdout);
+        let mut names: Vec<_> =
+            listed["nodes"].as_array().unwrap().iter().map(|node| node["name"].to_string()).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(apply(all, "-q").code(), Some(0));
+    let mut applying = start(&mut emu(words("node apply -")));
+    drop(applying.stdin.take());
+    // It begins to end, which takes some 10 ms.
+    let (mark, begin) = (state_folder().join("node-one"), Instant::now());
+    while mark.exists() && begin.elapsed() < Duration::from_secs(10) {}
+    kill(Pid::from_raw(applying.id() as i32), Signal::SIGINT).unwrap();
+    let ended = finish(applying);
+    // It may have come when all was done.
+    let left: &[&str] = if ended.code() == Some(0) { &[] } else { &["\"one\"", "\"two\""] };
+    assert_eq!(names(), left, "{}", ended.stderr);
+    assert_eq!(apply("", "-q").code(), Some(0));
 }
 
 #[test]

@@ -28,6 +28,11 @@ fn a_watched_list_shows_what_changes_until_ctrl_c() {
     terminal.wait_for("30%");
     drop(node);
     terminal.wait_for("There is no node of yours here.");
+    terminal.send("\x1a");
+    terminal.wait_for(PROMPT);
+    terminal.wait_for_stopped_job();
+    terminal.send("fg\n");
+    terminal.wait_for("There is no node of yours here.");
     terminal.send("\x03");
     terminal.wait_for(PROMPT);
     assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-0"));

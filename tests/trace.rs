@@ -126,16 +126,14 @@ fn what_is_no_trace_is_refused_before_anything_begins() {
     }
     let none = "run --speed 40% --trace-end loop -- true";
     assert_refused(&run(&mut emu(words(none)), ""), 2, "for a trace");
-    for line in [
-        "run --trace /nowhere -- true",
-        "trace show /nowhere",
-        "trace record /nowhere/x --for 50ms --every 20ms",
-    ] {
+    for line in ["run --trace /nowhere -- true", "trace show /nowhere"] {
         let ended = run(&mut emu(words(line)), "");
         assert!(matches!(ended.code(), Some(2 | 4 | 125)), "{line}: {}", ended.stderr);
         assert!(ended.stderr.contains("/nowhere"), "{}", ended.stderr);
     }
     assert_refused(&run(&mut emu(words("trace record x --every 5ms")), ""), 2, "too short");
+    let nowhere = run(&mut emu(words("trace record /nowhere/x --for 50ms --every 20ms")), "");
+    assert_refused(&nowhere, 2, "said before it is recorded");
 }
 
 #[test]

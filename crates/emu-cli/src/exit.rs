@@ -124,6 +124,15 @@ impl Failure {
         Self { exit, error: Some(error) }
     }
 
+    /// Of a program that was found, and that the kernel does not execute.
+    pub(crate) fn not_executed(is_not_found: bool, error: Error) -> Self {
+        let exit = if is_not_found { Exit::NotFound } else { Exit::NotExecutable };
+        Self::new(
+            exit,
+            error.hint("check the interpreter that it names, and that it is for this kind of machine"),
+        )
+    }
+
     pub(crate) fn interrupted(signal: Signal) -> Self {
         Self { exit: Exit::Signal(signal as i32), error: None }
     }
@@ -137,12 +146,7 @@ impl From<Error> for Failure {
 
 impl From<ExecError> for Failure {
     fn from(error: ExecError) -> Self {
-        let exit = if error.is_not_found() { Exit::NotFound } else { Exit::NotExecutable };
-        Self::new(
-            exit,
-            Error::from(error)
-                .hint("check the interpreter that it names, and that it is for this kind of machine"),
-        )
+        Self::not_executed(error.is_not_found(), error.into())
     }
 }
 

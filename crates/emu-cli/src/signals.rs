@@ -10,6 +10,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::exit::Failure;
 
@@ -89,16 +90,8 @@ impl Signals {
 
     /// Waits for a signal, for one of `others`, or for the time to pass; tells whether one of `others` is readable.
     pub(crate) fn wait(&self, others: &[BorrowedFd<'_>], limit: Duration) -> Result<bool> {
-        let mut fds: Vec<_> = std::iter::once(self.fd.as_fd())
-            .chain(others.iter().copied())
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
-        let limit = Timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos().into() };
-        match poll(&mut fds, Some(&limit)) {
-            Ok(_) => Ok(fds.iter().skip(1).any(|fd| !fd.revents().is_empty())),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(e) => Err(Error::io("cannot wait for signals", e.into())),
-        }
+        let all: Vec<_> = std::iter::once(self.fd.as_fd()).chain(others.iter().copied()).collect();
+        Ok(readable(&all, limit)?.into_iter().skip(1).any(|is_readable| is_readable))
     }
 
     /// Waits for a signal to stop or to end, for `end`, for one of `others` to become readable, or for `look` to pass.
@@ -178,6 +171,16 @@ fn ignores(signal: Signal) -> bool {
 /// Whether emu is in the foreground of a terminal: a shell waits until it ends or stops.
 pub(crate) fn is_in_foreground() -> bool {
     File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
+}
+
+/// Waits for one of these to become readable, or for the time to pass; tells which are.
+pub(crate) fn readable(fds: &[BorrowedFd<'_>], limit: Duration) -> Result<Vec<bool>> {
+    let mut fds: Vec<_> = fds.iter().map(|&fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    let limit = Timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos().into() };
+    match poll(&mut fds, Some(&limit)) {
+        Ok(_) | Err(Errno::INTR) => Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect()),
+        Err(e) => Err(Error::io("cannot wait for signals", e.into())),
+    }
 }
 
 pub(crate) fn until(due: Option<Instant>, most: Duration) -> Duration {

@@ -25,7 +25,7 @@ use crate::sys::Pid;
 use crate::sys::signal;
 use crate::sys::spawn::Gated;
 use crate::sys::time;
-use crate::undo::{TaskSet, Undo};
+use crate::undo::{TaskSet, Undo, give_back};
 use crate::zone::Tasks;
 
 /// How long processes that are killed may take to end.
@@ -175,28 +175,42 @@ impl Node {
     /// move it; a cgroup of the node has been removed.
     pub fn adopt(&self, pid: Pid) -> Result<()> {
         match &self.exclusion {
-            Some(exclusion) => exclusion.leave_out(pid, || self.take_in(pid)),
+            Some(exclusion) => exclusion.leave_out(|| self.take_in(pid)),
             None => self.take_in(pid),
         }
     }
 
     fn take_in(&self, pid: Pid) -> Result<()> {
         self.check_groups()?;
-        let (proc, journal) = (&self.host.roots.proc, self.session.journal());
+        let proc = &self.host.roots.proc;
         check_targets(proc, [pid])?;
         let stat = Stat::read(proc, pid).filter(|stat| !stat.has_ended());
         let stat = stat.ok_or_else(|| Error::usage(format!("there is no process {pid}")))?;
         self.check_others(pid)?;
-        let task = (pid, stat.starttime);
+        let home = |hierarchy| Some((hierarchy, place::home(proc, pid, hierarchy)?));
+        let homes: Vec<_> = self.host.cgroups.hierarchies.iter().filter_map(home).collect();
+        self.join((pid, stat.starttime)).inspect_err(|_| {
+            // What is refused now is done at the end of the node.
+            for (hierarchy, home) in homes {
+                if place::home(proc, pid, hierarchy).is_some_and(|now| now != home) {
+                    let _ = place::put(&home.join(PROCS), &pid.to_string());
+                }
+            }
+        })
+    }
+
+    fn join(&self, task: (Pid, u64)) -> Result<()> {
+        let (proc, journal, (pid, starttime)) = (&self.host.roots.proc, self.session.journal(), task);
+        give_back(&self.host.roots, &[pid])?;
         confine::remember(&self.host, pid, journal)?;
         for hierarchy in &self.host.cgroups.hierarchies {
             join_as(proc, task, self.holder.pid(), hierarchy, journal)?;
         }
         if self.sends_signals() {
             // Continued before it is moved back: afterwards nobody would know it as one that was stopped.
-            journal.record(&Undo::Continue { pid, starttime: stat.starttime })?;
+            journal.record(&Undo::Continue { pid, starttime })?;
         }
-        let tasks = TaskSet::DescendantsOf { pid, starttime: stat.starttime };
+        let tasks = TaskSet::DescendantsOf { pid, starttime };
         let cpus = self.session.demand().targets.keys().copied().collect();
         confine::bind(proc, &cpus, journal, &[tasks], || Ok(vec![pid]))?;
         self.session.look();
@@ -277,3 +291,6 @@ impl Node {
         self.host.cgroups.hierarchies.iter().filter_map(group).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

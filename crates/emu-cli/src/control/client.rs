@@ -70,25 +70,28 @@ impl Working {
     }
 }
 
-/// The emulations at work under the caller's user, in the order of their processes; of one that does not answer, why.
-pub(crate) fn at_work(roots: &Roots) -> Result<Vec<(LiveSession, Result<Working>)>> {
-    let mut sessions: Vec<_> =
-        live_sessions(roots)?.into_iter().filter(|session| !session.is_tuning()).collect();
+/// The emulations at work under the caller's user, in the order of their processes.
+pub(crate) fn sessions(roots: &Roots) -> Result<Vec<LiveSession>> {
+    let mut sessions = live_sessions(roots)?;
+    sessions.retain(|session| !session.is_tuning());
     sessions.sort_unstable_by_key(|session| session.pid);
-    Ok(sessions
-        .into_iter()
-        .map(|session| {
-            let working = working(session.pid);
-            (session, working)
-        })
-        .collect())
+    Ok(sessions)
+}
+
+/// How each of them goes; of one that does not answer within some seconds, why.
+pub(crate) fn asked(sessions: Vec<LiveSession>) -> Vec<(LiveSession, Result<Working>)> {
+    let ask = |session: LiveSession| {
+        let working = working(session.pid);
+        (session, working)
+    };
+    sessions.into_iter().map(ask).collect()
 }
 
 /// Sets the speed of the emulation whose emu this process is, or that slows it. Returns the emulation as it was.
 pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<LiveSession> {
     let line = line_of(roots, pid);
     let mut found: Vec<(usize, LiveSession, Result<()>)> = Vec::new();
-    for (session, working) in at_work(roots)? {
+    for (session, working) in asked(sessions(roots)?) {
         let is_known = |wanted: &Pid| line.iter().position(|one| one == wanted);
         let (tasks, outcome) = match working {
             Ok(Working { tasks: Tasks::Processes(pids), members, .. }) => ([pids, members].concat(), Ok(())),

@@ -8,7 +8,7 @@ mod member;
 mod server;
 mod source;
 
-pub(crate) use client::{Working, at_work, change, join, remove, set_speed, unwatch, watch, working};
+pub(crate) use client::{Working, asked, change, join, remove, sessions, set_speed, unwatch, watch, working};
 pub(crate) use member::{Joined, Member};
 pub(crate) use server::{Asked, Change, Control};
 pub(crate) use source::Source;

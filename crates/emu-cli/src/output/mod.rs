@@ -47,12 +47,13 @@ impl Shown {
     }
 }
 
-/// Writes text to stdout. A reader that has seen enough (`emu methods | head`) is no failure.
-pub(crate) fn print(text: &str) -> Result<()> {
+/// Writes text to stdout; tells whether anybody still reads it. One who has seen enough (`emu methods | head`) is no failure.
+pub(crate) fn print(text: &str) -> Result<bool> {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("cannot write to stdout", e)),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(Error::io("cannot write to stdout", e)),
     }
 }
 

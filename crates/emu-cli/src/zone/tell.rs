@@ -148,7 +148,7 @@ fn without_numbers(note: &str) -> String {
 pub(crate) struct JsonFile {
     path: PathBuf,
     file: File,
-    /// The file was not there before and has nothing in it.
+    /// The file was not there before and has nothing in it, or a part only.
     new: bool,
 }
 
@@ -173,17 +173,17 @@ impl JsonFile {
     }
 
     pub(crate) fn write(&mut self, text: &str) -> Result<()> {
-        self.new = false;
         // A pipe or a terminal has no length to cut.
         let regular = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
         let cut = if regular { self.file.set_len(0).and_then(|()| self.file.rewind()) } else { Ok(()) };
-        cut.and_then(|()| self.file.write_all(text.as_bytes()))
-            .map_err(|e| Error::file("write", &self.path, e))
+        let written = cut.and_then(|()| self.file.write_all(text.as_bytes()));
+        self.new &= written.is_err();
+        written.map_err(|e| Error::file("write", &self.path, e))
     }
 }
 
 impl Drop for JsonFile {
-    /// A run that did not come about leaves no empty file.
+    /// A run that did not come about leaves no empty file, a full disk no part of one.
     fn drop(&mut self) {
         if self.new {
             let _ = fs::remove_file(&self.path);
@@ -211,6 +211,18 @@ mod tests {
         for path in [&old, &new] {
             JsonFile::open(path).unwrap().write("{}").unwrap();
             assert_eq!(fs::read_to_string(path).unwrap(), "{}");
+        }
+    }
+
+    #[test]
+    fn a_new_file_that_cannot_be_written_does_not_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        for is_new in [true, false] {
+            let path = dir.path().join("file");
+            fs::write(&path, "").unwrap();
+            let file = File::open(&path).unwrap();
+            assert!(JsonFile { path: path.clone(), file, new: is_new }.write("{}").is_err());
+            assert_eq!(path.exists(), !is_new);
         }
     }
 

@@ -63,9 +63,6 @@ pub(crate) fn join_as(
     };
     let Some(home) = home_of(proc, (pid, starttime), hierarchy)? else { return Ok(()) };
     record_return((pid, starttime), home.join(PROCS), journal)?;
-    let put = |list: &Path, task: Pid| {
-        place::put(list, &task.to_string()).map_err(|error| error.hint(Hint::OwnGroup(vec![])))
-    };
     match put(&group.join(PROCS), pid) {
         // A threaded group takes threads alone, of processes that are in the group above (cgroup-v2.rst).
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
@@ -124,11 +121,15 @@ fn join(proc: &Path, (pid, starttime): (Pid, u64), to: &Move<'_>, journal: &Jour
     if members != to.return_to {
         record_return((pid, starttime), members, journal)?;
     }
-    place::put(&to.list, &pid.to_string()).map_err(|error| match error.raw_os_error() {
+    put(&to.list, pid)
+}
+
+fn put(list: &Path, task: Pid) -> Result<bool> {
+    place::put(list, &task.to_string()).map_err(|error| match error.raw_os_error() {
         Some(libc::EINVAL) => error.hint(format!(
-            "a real-time task cannot join a group without real-time budget; look at `chrt -ap {pid}`"
+            "a real-time task cannot join a group without real-time budget; look at `chrt -ap {task}`"
         )),
-        _ => error.hint(Hint::OwnGroup(vec![])),
+        _ => error.hint_on(&[libc::EACCES, libc::EPERM, libc::EROFS], Hint::OwnGroup(vec![])),
     })
 }
 
@@ -157,5 +158,11 @@ mod tests {
         for ended in [(own, starttime + 1), (Pid::MAX, starttime)] {
             assert_eq!(home(ended).unwrap(), None);
         }
+    }
+
+    #[test]
+    fn only_a_lack_of_permission_is_one_of_a_group_of_ones_own() {
+        let hint = |list: &str| put(Path::new(list), 1).unwrap_err().typed_hint().cloned();
+        assert_eq!([hint("/dev/full"), hint("/nowhere/cgroup.procs")], [None, None]);
     }
 }

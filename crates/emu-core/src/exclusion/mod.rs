@@ -23,7 +23,6 @@ use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::roots::Roots;
-use crate::sys::Pid;
 use crate::undo::{Journal, OnlyOne, live_sessions, restore};
 use taker::Taker;
 
@@ -110,11 +109,9 @@ impl Exclusion {
         Ok(Self { shared, thread: Some(thread), host: host.clone(), cpus: cpus.clone(), _only_one: only_one })
     }
 
-    /// The process is no task of the host any more: it gets back what was taken from it, and `join` is done before anybody
-    /// looks again.
-    pub(crate) fn leave_out<T>(&self, pid: Pid, join: impl FnOnce() -> Result<T>) -> Result<T> {
-        let mut state = self.shared.lock();
-        state.taker.give_back(pid);
+    /// What joins is no task of the host any more: nobody looks meanwhile.
+    pub(crate) fn leave_out<T>(&self, join: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _state = self.shared.lock();
         join()
     }
 

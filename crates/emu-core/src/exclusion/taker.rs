@@ -30,8 +30,6 @@ type Change = [CpuList; 2];
 #[derive(Debug)]
 pub(super) struct Taker {
     proc: PathBuf,
-    /// The file of the CPUs that are online: an affinity is told without the others.
-    online: PathBuf,
     cpus: CpuList,
     hierarchies: Vec<Hierarchy>,
     /// The members of these stay.
@@ -55,7 +53,6 @@ impl Taker {
     pub(super) fn new(host: &Host, cpus: &CpuList, groups: Vec<PathBuf>, journal: &Journal) -> Self {
         Self {
             proc: host.roots.proc.clone(),
-            online: host.roots.cpus().join("online"),
             cpus: cpus.clone(),
             hierarchies: host.cgroups.hierarchies.clone(),
             groups,
@@ -141,7 +138,7 @@ impl Taker {
     }
 
     /// For tasks that will inherit the change: those that start later than it.
-    fn record_inherited(&mut self, change: &Change) -> Result<()> {
+    pub(super) fn record_inherited(&mut self, change: &Change) -> Result<()> {
         if !self.changes.insert(change.clone()) {
             return Ok(());
         }
@@ -152,19 +149,6 @@ impl Taker {
             time::sleep(Duration::from_millis(1));
         }
         Ok(())
-    }
-
-    /// Also gives back what the process inherited. What cannot be given back now is given back at the end.
-    pub(super) fn give_back(&mut self, pid: Pid) {
-        let Some(online) = control_file::probe_cpus(&self.online) else { return };
-        for task in threads(&self.proc, pid).into_iter().filter_map(|tid| self.task(tid)) {
-            let Ok(now) = affinity::get(task.0) else { continue };
-            let is_it = |change: &&Change| now == change[1].intersection(&online);
-            let change = self.taken.get(&task).filter(is_it).or_else(|| self.changes.iter().find(is_it));
-            if let Some([old, _]) = change {
-                let _ = affinity::set(task.0, old);
-            }
-        }
     }
 
     pub(super) fn taken(&self) -> usize {

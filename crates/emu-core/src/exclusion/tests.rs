@@ -5,10 +5,18 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use super::*;
+use crate::cgroup::TaskGroup;
+use crate::cgroup::testing::{for_each_version, processes, zone};
 use crate::error::ErrorKind;
-use crate::sys::affinity;
+use crate::host::Controller;
+use crate::node::Node;
+use crate::prepared::choose;
+use crate::session::Session;
+use crate::speed::Target;
+use crate::sys::{Pid, affinity};
 use crate::testing::{skip, wait_until};
-use crate::undo::Journal;
+use crate::undo::{Journal, give_back};
+use crate::zone::Demand;
 
 /// A process that ends with the test, and its children with it.
 struct Program(Child);
@@ -44,6 +52,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 struct Bed {
     _dir: tempfile::TempDir,
+    host: Host,
     journal: Journal,
     taker: Taker,
     /// All CPUs, the first, and the others.
@@ -63,9 +72,10 @@ fn bed() -> Option<Bed> {
     }
     let dir = tempfile::tempdir().unwrap();
     let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
-    let journal = Journal::open(&host.roots, &first, "test", "test").unwrap();
+    // Zones of the tests may have the CPUs.
+    let journal = Journal::open(&host.roots, &"1000".parse().unwrap(), "test", "test").unwrap();
     let taker = Taker::new(&host, &first, Vec::new(), &journal);
-    Some(Bed { _dir: dir, journal, taker, all, first, others })
+    Some(Bed { _dir: dir, host, journal, taker, all, first, others })
 }
 
 fn cpus(pid: Pid) -> CpuList {
@@ -126,20 +136,68 @@ fn a_task_without_another_cpu_is_a_reason_to_refuse() {
 #[test]
 fn what_joins_the_node_gets_back_what_was_taken_or_inherited() {
     let _alone = ALONE.lock();
-    let Some(Bed { journal, mut taker, all, others, .. }) = bed() else { return };
+    let Some(Bed { _dir, host, journal, mut taker, all, others, .. }) = bed() else { return };
+    let chosen = Program::start(&["taskset", "-c", &others.to_string(), "sleep", "60"]);
+    wait_until(|| cpus(chosen.pid()) == others);
     let mut shell = Program::start(&["sh", "-c", "read a; sleep 60 & wait"]);
     taker.take_all(&mut || Ok(vec![shell.pid()])).unwrap();
     drop(shell.0.stdin.take());
     wait_until(|| shell.child().is_some());
     let both = [shell.pid(), shell.child().unwrap()];
-    assert_eq!(both.map(cpus), [others.clone(), others]);
-    for pid in both {
-        taker.give_back(pid);
-    }
+    assert_eq!(both.map(cpus), [others.clone(), others.clone()]);
+    give_back(&host.roots, &[&both[..], &[chosen.pid()]].concat()).unwrap();
     assert_eq!(both.map(cpus), [all.clone(), all.clone()]);
+    assert_eq!(cpus(chosen.pid()), others);
     journal.undo_all().unwrap();
     assert_eq!(both.map(cpus), [all.clone(), all]);
     assert_eq!(journal.notes(), Vec::<String>::new());
+}
+
+#[test]
+fn what_joins_a_zone_has_all_back_where_the_node_ends_first() {
+    let _alone = ALONE.lock();
+    for joins_node in [false, true] {
+        let Some(Bed { _dir, host, journal, mut taker, all, first, others }) = bed() else { return };
+        let sleeper = Program::start(&["sleep", "60"]);
+        let pid = sleeper.pid();
+        taker.take(&[pid]).unwrap();
+        assert_eq!(cpus(pid), others);
+        let targets = first.iter().map(|cpu| (cpu, Target { share: 0.9, clock: None })).collect();
+        let prepared = choose(&host, &Demand::new(targets)).unwrap();
+        if joins_node {
+            let node = Node::create(&prepared, "node two").unwrap();
+            node.adopt(pid).unwrap();
+            journal.undo_all().unwrap();
+            assert_eq!(cpus(pid), first);
+            node.remove().1.unwrap();
+        } else {
+            let session = Session::engage(&prepared, "two", processes(&[pid])).unwrap();
+            journal.undo_all().unwrap();
+            assert_eq!(cpus(pid), first);
+            session.release().1.unwrap();
+        }
+        assert_eq!(cpus(pid), all, "{joins_node}");
+    }
+}
+
+#[test]
+fn what_another_zone_keeps_to_just_these_cpus_stays_there() {
+    let _alone = ALONE.lock();
+    let Some(Bed { all, first, others, .. }) = bed() else { return };
+    for_each_version(Controller::Cpuset, |host| {
+        let journal = Journal::open(&host.roots, &first, "test", "exclusive").unwrap();
+        let mut taker = Taker::new(host, &first, Vec::new(), &journal);
+        taker.record_inherited(&[all.clone(), others.clone()]).unwrap();
+        let sleeper = Program::start(&["sleep", "60"]);
+        let pid = sleeper.pid();
+        let theirs = Journal::open(&host.roots, &others, "test", "other").unwrap();
+        let zone = zone(&others, processes(&[pid]));
+        let _group = TaskGroup::create(host, &zone, &[Controller::Cpuset], &theirs).unwrap();
+        journal.undo_all().unwrap();
+        assert_eq!(cpus(pid), others);
+        theirs.undo_all().unwrap();
+        assert_eq!(cpus(pid), all);
+    });
 }
 
 #[test]

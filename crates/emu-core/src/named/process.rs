@@ -4,6 +4,7 @@ use procfs::process::{Process, all_processes_with_root};
 
 use crate::error::{Error, Result};
 use crate::nearest::nearest;
+use crate::process::KERNEL_THREAD;
 use crate::roots::Roots;
 use crate::sys::Pid;
 
@@ -43,11 +44,15 @@ pub fn own_processes(roots: &Roots) -> Result<Vec<(Pid, Vec<String>)>> {
     Ok(all.flatten().filter(is_own).map(|process| (process.pid, names(&process))).collect())
 }
 
-/// The names of a process that lives; a thread of the kernel has none.
+/// The names of a process that lives; a thread of the kernel has none. One whose first thread has ended has no arguments.
 fn names(process: &Process) -> Vec<String> {
     let Ok(stat) = process.stat() else { return Vec::new() };
     let arguments = process.cmdline().unwrap_or_default();
-    let Some(first) = arguments.first() else { return Vec::new() };
+    let Some(first) = arguments.first() else {
+        let is_kernel = u64::from(stat.flags) & KERNEL_THREAD != 0;
+        let lives = !is_kernel && (stat.state != 'Z' || stat.num_threads > 1);
+        return lives.then_some(stat.comm).into_iter().collect();
+    };
     // A login shell has a `-` before its name.
     let file = first.rsplit('/').next().unwrap_or(first).trim_start_matches('-').to_owned();
     // The kernel's name may be a shorter form of the file's.
@@ -61,6 +66,21 @@ fn names(process: &Process) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::testing::signal;
+    use crate::sys::fork::fork_leaderless;
+    use crate::testing::wait_until;
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_has_a_name_until_its_end() {
+        let leaderless = fork_leaderless().unwrap();
+        let names = || names(&Process::new(leaderless.pid()).unwrap());
+        let stat = || Process::new(leaderless.pid()).unwrap().stat().unwrap();
+        wait_until(|| stat().state == 'Z');
+        assert_eq!(names(), [stat().comm]);
+        signal(leaderless.pid(), libc::SIGKILL);
+        wait_until(|| names().is_empty());
+        leaderless.end();
+    }
 
     #[test]
     fn this_process_is_found_unless_excepted() {

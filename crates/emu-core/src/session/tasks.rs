@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use crate::cgroup::{folder_of, lists};
 use crate::error::{Error, Result};
 use crate::hint::Hint;
-use crate::process::{Stat, is_owned};
+use crate::host::Host;
+use crate::host::delegation::PROCS;
+use crate::process::{Descendants, Stat, is_owned};
 use crate::sys::Pid;
 use crate::zone::Tasks;
 
@@ -40,6 +43,15 @@ pub(super) fn check_tasks(proc: &Path, tasks: &Tasks) -> Result<Vec<(Pid, u64)>>
         }
     }
     Ok(started)
+}
+
+pub(super) fn processes(host: &Host, tasks: &Tasks) -> Result<Vec<Pid>> {
+    match tasks {
+        Tasks::Processes(pids) => {
+            Ok(Descendants::of(&host.roots.proc, pids)?.members().keys().copied().collect())
+        }
+        Tasks::Cgroup(path) => lists::read_all(&folder_of(host, path)?.path, PROCS),
+    }
 }
 
 /// No number has become that of another process. One that has ended may have left descendants.

@@ -135,7 +135,7 @@ impl Undoer<'_, '_> {
 }
 
 impl Binding {
-    /// Returns whether a thread had the change.
+    /// Returns whether a thread had the change, and has it no more.
     fn take_from(&self, proc: BorrowedFd<'_>, process: Pid) -> rustix::io::Result<bool> {
         let mut found = false;
         each_entry(proc, of_process(process, "task").as_c_str(), |tid| {
@@ -149,7 +149,8 @@ impl Binding {
                     return Err(Errno::PERM);
                 }
                 match sched_setaffinity(pid, &self.cpus) {
-                    Ok(()) => found = true,
+                    // In a cpuset without the other CPUs it is told as before, and has them once it leaves.
+                    Ok(()) => found |= sched_getaffinity(pid).is_ok_and(|now| now != self.ours),
                     Err(Errno::SRCH) => {}
                     Err(cause) => return Err(cause),
                 }

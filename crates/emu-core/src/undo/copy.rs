@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use super::file::SWITCHES;
 use super::lines::{COPIED, COPY, COPYING};
 use super::places::FixedText;
-use super::record::Step;
+use super::record::{Step, Task};
 
 type FileField<'a> = (&'a [u8], &'a [u8]);
 
-pub(super) fn copied(lines: &[u8]) -> Vec<u8> {
+/// What is of a single task counts while the task `exists`.
+pub(super) fn copied(lines: &[u8], exists: &dyn Fn(Task) -> bool) -> Vec<u8> {
     let records: Vec<_> = lines
         .split(|&byte| byte == b'\n')
         .filter(|line| !line.is_empty() && ![COPYING, COPIED].contains(line))
@@ -36,7 +37,9 @@ pub(super) fn copied(lines: &[u8]) -> Vec<u8> {
                     *oldest = number;
                 }
             }
-            Some(Step::Continue(_) | Step::ContinueAll { .. }) => *counts = !all_continued,
+            Some(Step::Continue(task)) => *counts = !all_continued && exists(task),
+            Some(Step::ContinueAll { .. }) => *counts = !all_continued,
+            Some(Step::Return { task, .. } | Step::Affinity { task, .. }) => *counts = exists(task),
             Some(Step::Continued) => {
                 *counts = false;
                 all_continued = true;
@@ -82,8 +85,20 @@ mod tests {
             +file\t/sys/boost\t1\t0\n+file\t/sys/a\t1\t4\n+file\t/sys/a\t5\t6\n+continue\t2\t2\n\
             +file\t/sys/cgroup.subtree_control\t\tcpu\n+file\t/sys/cgroup.subtree_control\t\tio\n\
             +file\t/sys/cgroup.subtree_control\t\tpids\n+file\t/sys/b\t1\ncopied\n";
-        let copy = String::from_utf8(copied(records.as_bytes())).unwrap();
+        let copied = |text: &str| String::from_utf8(copied(text.as_bytes(), &|_| true)).unwrap();
+        let copy = copied(records);
         assert_eq!(copy, expected);
-        assert_eq!(copied(copy.as_bytes()), expected.as_bytes());
+        assert_eq!(copied(&copy), expected);
+    }
+
+    #[test]
+    fn what_is_of_tasks_that_have_ended_is_not_copied() {
+        let of = |pid: u32| {
+            format!("+return\t{pid}\t1\t/sys/x\n+affinity\t{pid}\t1\t0-1\t0\n+continue\t{pid}\t1\n")
+        };
+        let records = of(1) + &of(2) + "+inherited-of\t1\t1\t1\t0-1\t0\n";
+        let exists = |task: Task| task == Task { pid: 2, starttime: 1 };
+        let copy = String::from_utf8(copied(records.as_bytes(), &exists)).unwrap();
+        assert_eq!(copy, format!("copying\n{}+inherited-of\t1\t1\t1\t0-1\t0\ncopied\n", of(2)));
     }
 }

@@ -23,6 +23,7 @@ mod record;
 mod replay;
 mod restore;
 mod state;
+mod taken;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub(crate) use recent::Recent;
 pub use record::{TaskSet, Undo};
 pub(crate) use restore::tuning_below;
 pub use restore::{RestoreReport, live_sessions, restore};
+pub(crate) use taken::give_back;
 
 use std::any::Any;
 use std::fmt;
@@ -204,6 +206,6 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let _ = Header::parse(line);
         let _ = record::Step::parse(line);
     }
-    let copied = copy::copied(bytes);
-    assert_eq!(copy::copied(&copied), copied, "a copy is complete");
+    let copied = copy::copied(bytes, &|_| true);
+    assert_eq!(copy::copied(&copied, &|_| true), copied, "a copy is complete");
 }

@@ -26,6 +26,7 @@ use super::places::Places;
 use super::record::{Step, Undo};
 use super::replay::{check, finish, undo};
 use super::state::{PATIENCE, StateDir, lock_within};
+use super::task;
 use super::undoer::{Gravity, pause};
 use super::written::Written;
 use crate::control_file;
@@ -248,7 +249,8 @@ impl OpenJournal {
         if self.file.read_exact_at(&mut lines, self.begin).is_err() {
             return;
         }
-        let copied = copy::copied(&lines);
+        let proc = self.places.proc();
+        let copied = copy::copied(&lines, &|task| task::is_same(proc, task).unwrap_or(true));
         self.copy_at = COPY_AT.max(2 * copied.len() as u64);
         if self.write(&copied).is_err() {
             return;

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use emu_bench::numbers::span;
-use emu_core::{Host, Result, Session};
+use emu_core::{Host, Result, Session, Status, Targets};
 use nix::sys::signal::Signal;
 
 use crate::control::Control;
@@ -47,9 +47,27 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
 
     let end = args.limit.and_then(|limit| Instant::now().checked_add(limit));
     let (mut target, mut restarts) = (target, 0u32);
+    let mut before: Option<(Status, Duration, Targets)> = None;
     loop {
-        let (session, other) =
-            plan.engage(|prepared| Session::engage(prepared, target.name(), target.tasks()))?;
+        let engaged = plan.engage(|prepared| Session::engage(prepared, target.name(), target.tasks()));
+        let (mut session, other) = match (engaged, &before) {
+            (Ok(engaged), _) => engaged,
+            // It has ended anew.
+            (Err(_), Some((status, wall, _))) if !target.is_alive() => {
+                match returned(&host, &target, &signals, end, &mut report)? {
+                    Some(again) => target = again,
+                    None => return Ok(report.end(status, *wall, Exit::Success)),
+                }
+                continue;
+            }
+            (Err(why), _) => return Err(why.into()),
+        };
+        // A speed that was set meanwhile.
+        let is_set = |targets: &&Targets| plan.trace.is_none() && **targets != session.demand().targets;
+        let set = before.as_ref().map(|(.., targets)| targets).filter(is_set);
+        if let Some(Err(why)) = set.map(|targets| session.retarget(targets)) {
+            report.tell(&[format!("the speed that was set is not kept: {}", why.in_words())]);
+        }
         report.engaged(&plan, other, &session);
         let control = report.control(&target.name(), target.tasks());
         let begun = Instant::now();
@@ -58,6 +76,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
 
         let wall = begun.elapsed();
         report.followed(&following.session, following.follow.as_ref());
+        let targets = following.session.demand().targets.clone();
         let (status, released) = following.session.release();
         // What released it may be the next session's concern.
         let again = match &watched {
@@ -70,6 +89,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
             watched?;
             return Ok(exit);
         };
+        before = Some((status, wall, targets));
         (target, restarts) = (again, restarts + 1);
         report.tell(&[format!(
             "{} was started again, and is slowed again (restart {restarts})",

@@ -5,13 +5,14 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use emu_core::{Error, Host, Pid, Result, Roots, Tasks, named};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::args::TargetArgs;
+use crate::signals::readable;
 
 #[derive(Debug)]
 pub(crate) enum Target {
@@ -62,11 +63,14 @@ impl Target {
                 let path = named::container(host, container)?;
                 Self::cgroup(host, &path, Some(format!("container {container}")))
             }
-            (.., Some(name)) => {
-                Self::processes(&host.roots, &named::processes(&host.roots, name, &ancestors(&host.roots))?)
-            }
+            (.., Some(name)) => Self::named(&host.roots, name),
             _ => Self::processes(&host.roots, pid),
         }
+    }
+
+    /// All processes of a name but emu itself and those that it descends from.
+    pub(crate) fn named(roots: &Roots, name: &str) -> Result<Self> {
+        Self::processes(roots, &named::processes(roots, name, &ancestors(roots))?)
     }
 
     pub(crate) fn processes(roots: &Roots, pids: &[Pid]) -> Result<Self> {
@@ -199,8 +203,7 @@ fn open(pid: Pid) -> Result<OwnedFd> {
 }
 
 fn has_ended(fd: &OwnedFd) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    readable(&[fd.as_fd()], Duration::ZERO).is_ok_and(|is_readable| is_readable == [true])
 }
 
 fn ancestors(roots: &Roots) -> Vec<Pid> {

@@ -15,8 +15,8 @@ use super::file;
 use super::killed::Killed;
 use super::members::{self, Join, There};
 use super::spec::{Spec, Specs};
-use super::{Found, asked_to_end, create, killed, killed_beside, name, nodes, remove};
-use crate::control::{self, Removal, Setting, Working};
+use super::{Found, asked_to_end, create, find, killed, killed_nodes, name, nodes, remove};
+use crate::control::{self, Member, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output;
@@ -41,7 +41,7 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     // One that asks to end is heard between two steps.
     let signals = Signals::block()?;
     let found = nodes()?;
-    let killed = killed_beside(&found);
+    let killed = killed_nodes();
     let (steps, gone) = plan(&host, &specs, found, &signals)?;
     let reporter = Reporter::new(args.quiet);
     for member in &gone {
@@ -66,19 +66,22 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let mut done: Vec<Step> = Vec::new();
     for step in steps {
         if let Err(why) = asked_to_end(&signals).and_then(|()| step.take(Some(&signals))) {
-            if let Step::Join(_) = step {
+            if let Step::Join(_) | Step::Remove { .. } = step {
                 // A part of it may be done.
                 done.push(step);
             }
-            let is_undone: Vec<_> = done.iter().rev().map(|step| step.undo(&done)).collect();
-            let is_all = is_undone.iter().all(|is_undone| *is_undone);
-            return Err(if is_all { why } else { Failure { exit: Exit::RestoreIncomplete, ..why } });
+            let left: Vec<_> = done.iter().rev().filter(|step| !step.undo(&done)).collect();
+            for step in &left {
+                Reporter::new(false).note(&format!("this was not taken back: {step}"));
+            }
+            return Err(if left.is_empty() { why } else { Failure { exit: Exit::RestoreIncomplete, ..why } });
         }
         reporter.tell(&step.to_string());
         done.push(step);
     }
-    // What is in the file has been made again.
-    for one in killed.iter().filter(|one| !specs.contains_key(&one.name)) {
+    // What is in the file has been made again, and perhaps another one meanwhile.
+    let still = killed::killed(&host.roots);
+    for one in killed.iter().filter(|one| !specs.contains_key(&one.name) && still.contains(one)) {
         killed::forget(&host.roots, &one.name);
     }
     if let Some(json) = json {
@@ -160,7 +163,8 @@ impl Step {
     /// With `signals`, one that asks to end is heard meanwhile, as far as that leaves nothing behind.
     fn take(&self, signals: Option<&Signals>) -> Result<(), Failure> {
         match self {
-            Self::Remove { name, .. } => remove(name, Removal::Empty).map(drop),
+            // Once it has begun to end it goes on; a signal waits for the next step.
+            Self::Remove { name, .. } => remove(name, Removal::Empty, None).map(drop),
             Self::Create { name, spec } => {
                 let words =
                     ["node", "keep", "--quiet"].map(str::to_owned).into_iter().chain(spec.words(name));
@@ -178,11 +182,14 @@ impl Step {
     /// Takes it back, one of those that are `done`. Returns whether all is as before.
     fn undo(&self, done: &[Self]) -> bool {
         match self {
+            Self::Remove { name, .. } if find(name).is_ok() => true,
             Self::Remove { name, was } => {
+                let watch = |member| Join::Watch { node: name.clone(), member }.take().is_ok();
                 Self::Create { name: name.clone(), spec: was.clone() }.take(None).is_ok()
+                    && was.members().into_iter().filter(Member::comes_again).all(watch)
             }
             // What has joined it runs on where it was.
-            Self::Create { name, .. } => remove(name, Removal::Free).is_ok(),
+            Self::Create { name, .. } => remove(name, Removal::Free, None).is_ok(),
             Self::Set { emu, from, .. } => control::change(*emu, from).is_ok(),
             Self::Join(join) => {
                 let is_new = |step: &Self| matches!(step, Self::Create { name, .. } if name == join.node());
@@ -215,7 +222,6 @@ fn plan(
     for (session, working) in found {
         there.insert(name(&session).to_owned(), (session, working?));
     }
-    let (joins, gone) = members::plan(host, specs, &there)?;
     // This process may be kept off the CPUs of a node that is to be another one.
     let mut host = host.clone();
     for (session, _) in there.values().filter(|(_, working)| working.exclusive.is_some()) {
@@ -273,6 +279,9 @@ fn plan(
         }
         taken.push(place_of_node(name, cpus.clone()));
     }
+    // A node that is made anew has and watches nothing.
+    there.retain(|_, (session, _)| keeps.contains(&session.pid));
+    let (joins, gone) = members::plan(host, specs, &there)?;
     let created =
         created.into_iter().map(|(name, spec, _)| Step::Create { name: name.clone(), spec: spec.clone() });
     let joins = joins.into_iter().map(Step::Join);

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use super::args::CreateArgs;
 use super::keep::READY;
-use super::{asked_to_end, is_taken, nodes};
+use super::{asked_to_end, is_taken, names};
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
 
@@ -22,8 +22,7 @@ const LOOK: Duration = Duration::from_secs(60);
 
 pub(super) fn create(args: &CreateArgs) -> Result<Exit, Failure> {
     let name = &args.name;
-    let wanted = format!("{}{name}", super::PREFIX);
-    if nodes()?.iter().any(|(session, _)| session.name == wanted) {
+    if names().contains(name) {
         return Err(is_taken(name).into());
     }
     let signals = Signals::block()?;

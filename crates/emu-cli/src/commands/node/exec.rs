@@ -1,5 +1,6 @@
 //! Runs a command on a node, as a command of this terminal.
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, id};
 
@@ -25,8 +26,9 @@ pub(super) fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
     }
     control::join(node.pid, id() as Pid, None)?;
     let cause = Command::new(program).args(arguments).exec();
+    let is_not_found = cause.kind() == io::ErrorKind::NotFound;
     let error = Error::new(ErrorKind::Usage, format!("cannot run `{}`", program.display())).caused_by(cause);
-    Err(Failure::new(Exit::NotExecutable, error))
+    Err(Failure::not_executed(is_not_found, error))
 }
 
 /// Runs the command as a child, which the shell does not see.

@@ -62,7 +62,7 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
         return Err(why.into());
     }
     let (follow, joined, watched) = (plan.trace.take(), Vec::new(), Vec::new());
-    let mut kept = Kept { host, node, follow, like, joined, watched, problem: None, is_ending: false };
+    let mut kept = Kept { host, node, follow, like, joined, watched, is_ending: false };
 
     let begun = Instant::now();
     kept.follow.iter_mut().for_each(|follow| follow.player.begin());
@@ -123,16 +123,13 @@ struct Kept {
     like: Option<Source>,
     joined: Vec<Joined>,
     watched: Vec<Watched>,
-    /// Why something that is watched could not join, the last time.
-    problem: Option<String>,
     is_ending: bool,
 }
 
 impl Kept {
     /// Has what has come of the watched members join.
     fn take_in_new(&mut self) {
-        let Self { host, node, watched, joined, problem, .. } = self;
-        let mut remaining = None;
+        let Self { host, node, watched, joined, .. } = self;
         for watched in watched {
             let new = watched.new_ones(host);
             if new.is_empty() {
@@ -149,14 +146,12 @@ impl Kept {
                     }
                     // It may have ended meanwhile.
                     Err(why) if host.roots.proc.join(pid.to_string()).exists() => {
-                        remaining =
-                            Some(format!("{} runs at full speed: {}", watched.member, why.in_words()));
+                        watched.was_refused(pid, &why);
                     }
                     Err(_) => {}
                 }
             }
         }
-        *problem = remaining;
     }
 
     /// The members that are there by a file.
@@ -190,7 +185,8 @@ impl Asked for Kept {
 
     fn tell(&self, working: &mut Working) {
         let problem = self.node.check_groups().err().map(|why| why.in_words());
-        problem.or_else(|| self.problem.clone()).into_iter().for_each(|why| working.status.add_problem(why));
+        let of_watched = || self.watched.iter().find_map(Watched::problem).map(str::to_owned);
+        problem.or_else(of_watched).into_iter().for_each(|why| working.status.add_problem(why));
         working.like.clone_from(&self.like);
         working.exclusive = self.node.exclusive();
         (working.members, working.joined) = (self.node.members(), self.joined());

@@ -13,7 +13,7 @@ use super::find as find_node;
 use super::spec::Specs;
 use crate::commands::attach::Target;
 use crate::control::{self, Member, Working};
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::supervise::{descendants, program};
 
 pub(super) type There = BTreeMap<String, (LiveSession, Working)>;
@@ -134,8 +134,8 @@ fn pids_of(host: &Host, member: &Member) -> Result<Result<Vec<Pid>, String>> {
         Member::Run(_) => Ok(Ok(Vec::new())),
         Member::Pid(pid) if !host.roots.proc.join(pid.to_string()).exists() => Ok(Err("it has ended".into())),
         Member::Pid(pid) => Ok(Ok(family(Target::processes(&host.roots, &[*pid])?.pids())?)),
-        Member::Name(name) => match named::processes(&host.roots, name, &[]) {
-            Ok(pids) => Ok(Ok(family(Target::processes(&host.roots, &pids)?.pids())?)),
+        Member::Name(name) => match Target::named(&host.roots, name) {
+            Ok(target) => Ok(Ok(family(target.pids())?)),
             Err(why) => Ok(Err(in_words(&why))),
         },
         Member::Unit(_) | Member::Container(_) | Member::Cgroup(_) => match group_of(host, member) {
@@ -235,8 +235,5 @@ fn start(emu: Pid, command: &[String]) -> Result<(), Failure> {
     setpgid(pid, pid)
         .map_err(|e| Error::io(format!("cannot give `{program}` a group of its own"), e.into()))?;
     control::join(emu, gated.pid(), Some(Member::Run(command.to_vec())))?;
-    gated.begin().map_err(|cause| {
-        let exit = if cause.is_not_found() { Exit::NotFound } else { Exit::NotExecutable };
-        Failure::new(exit, Error::usage(format!("cannot run `{program}`")).caused_by(cause))
-    })
+    Ok(gated.begin()?)
 }

@@ -15,6 +15,7 @@ mod watched;
 pub(crate) use args::NodeCommand;
 use killed::Killed;
 
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use crate::control::{self, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;
-use crate::signals::Signals;
+use crate::signals::{Signals, readable};
 
 /// What the name of a node's zone begins with.
 const PREFIX: &str = "node ";
@@ -52,7 +53,7 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
         NodeCommand::List(args) => {
             let look = || {
                 let nodes = nodes()?;
-                let killed = killed_beside(&nodes);
+                let killed = killed_nodes();
                 if args.json { show::json(nodes, &killed) } else { Ok(show::text(&nodes, &killed)) }
             };
             live(args.watch.then_some(LOOK), true, look)
@@ -63,7 +64,11 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
                 (_, true) => Removal::Free,
                 _ => Removal::Empty,
             };
-            args.name.as_ref().map_or_else(|| remove_all(how), |name| remove(name, how))
+            let signals = Signals::block()?;
+            match &args.name {
+                Some(name) => remove(name, how, Some(&signals)),
+                None => remove_all(how, &signals),
+            }
         }
         NodeCommand::Apply(args) => apply::apply(args),
         NodeCommand::Dump => apply::dump(),
@@ -77,21 +82,25 @@ fn name(session: &LiveSession) -> &str {
     session.name.strip_prefix(PREFIX).unwrap_or(&session.name)
 }
 
-/// The nodes of the caller's user.
+/// The nodes of the caller's user. Nobody is asked: one that is stopped would not answer for seconds.
+fn sessions() -> Result<Vec<LiveSession>> {
+    let all = control::sessions(&Roots::system())?.into_iter();
+    Ok(all.filter(|session| session.name.starts_with(PREFIX)).collect())
+}
+
 fn nodes() -> Result<Vec<Found>> {
-    let all = control::at_work(&Roots::system())?.into_iter();
-    Ok(all.filter(|(session, _)| session.name.starts_with(PREFIX)).collect())
+    Ok(control::asked(sessions()?))
 }
 
 /// The names of the caller's nodes; none where that cannot be told.
 pub(crate) fn names() -> Vec<String> {
-    nodes().unwrap_or_default().iter().map(|(session, _)| name(session).to_owned()).collect()
+    sessions().unwrap_or_default().iter().map(|session| name(session).to_owned()).collect()
 }
 
 /// The nodes that were killed. Nothing of them is left by then: what their guardians had no time to undo is undone here.
-fn killed_beside(there: &[Found]) -> Vec<Killed> {
+fn killed_nodes() -> Vec<Killed> {
     let roots = Roots::system();
-    let killed = killed::killed(&roots, &there.iter().map(|(session, _)| name(session)).collect::<Vec<_>>());
+    let killed = killed::killed(&roots);
     if !killed.is_empty()
         && let Err(why) = emu_core::restore(&roots)
     {
@@ -102,15 +111,10 @@ fn killed_beside(there: &[Found]) -> Vec<Killed> {
 
 /// The node of this name. Its emu answers: what is sent to one that is stopped would be done later.
 fn find(name: &str) -> Result<LiveSession> {
-    find_among(nodes()?, name)
-}
-
-fn find_among(there: Vec<Found>, name: &str) -> Result<LiveSession> {
-    let wanted = format!("{PREFIX}{name}");
-    let names: Vec<_> = there.iter().map(|(session, _)| self::name(session).to_owned()).collect();
-    let found = there.into_iter().find(|(session, _)| session.name == wanted);
-    let (session, working) = found.ok_or_else(|| {
-        if let Some(killed) = killed::killed(&Roots::system(), &[]).into_iter().find(|one| one.name == name) {
+    let there = sessions()?;
+    let names: Vec<_> = there.iter().map(|session| self::name(session).to_owned()).collect();
+    let session = there.into_iter().find(|session| self::name(session) == name).ok_or_else(|| {
+        if let Some(killed) = killed::killed(&Roots::system()).into_iter().find(|one| one.name == name) {
             return Error::unavailable(format!("node `{name}` is gone: {}", killed.in_words()))
                 .hint("make it again, or have it forgotten: `emu node remove`");
         }
@@ -120,7 +124,7 @@ fn find_among(there: Vec<Found>, name: &str) -> Result<LiveSession> {
         };
         Error::usage(format!("there is no node `{name}` of yours")).hint(hint)
     })?;
-    working.map(|_| session)
+    control::working(session.pid).map(|_| session)
 }
 
 fn is_taken(name: &str) -> Error {
@@ -128,30 +132,35 @@ fn is_taken(name: &str) -> Error {
         .hint("choose another name, or remove that one: `emu node remove`")
 }
 
-fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
-    let signals = Signals::block()?;
-    let there = nodes()?;
-    let is_there = there.iter().any(|(session, _)| self::name(session) == name);
-    if !is_there && killed::forget(&Roots::system(), name) {
-        emu_core::restore(&Roots::system())?;
+/// With `signals`, one that asks to end ends the wait for the node.
+fn remove(name: &str, how: Removal, signals: Option<&Signals>) -> Result<Exit, Failure> {
+    let roots = Roots::system();
+    if killed::killed(&roots).iter().any(|one| one.name == name) {
+        killed::forget(&roots, name);
+        emu_core::restore(&roots)?;
         return Ok(Exit::Success);
     }
-    let session = find_among(there, name)?;
+    let session = find(name)?;
     let failed = |e: rustix::io::Errno| Error::io(format!("cannot watch emu {}", session.pid), e.into());
     let emu = Pid::from_raw(session.pid).ok_or_else(|| failed(rustix::io::Errno::SRCH))?;
     let emu = pidfd_open(emu, PidfdFlags::empty()).map_err(failed)?;
     control::remove(session.pid, how)?;
     let deadline = Instant::now() + PATIENCE;
+    let others = [emu.as_fd()];
+    let wait = |limit| match signals {
+        Some(signals) => signals.wait(&others, limit),
+        None => Ok(readable(&others, limit)?.contains(&true)),
+    };
     // Signals that mean nothing here end a wait, too.
-    while !signals.wait(&[emu.as_fd()], deadline.saturating_duration_since(Instant::now()))? {
+    while !wait(deadline.saturating_duration_since(Instant::now()))? {
         if Instant::now() >= deadline {
             let error = Error::unavailable(format!("node {name} has not ended yet"));
             return Err(error.hint("`emu node list` tells when it has").into());
         }
-        asked_to_end(&signals)?;
+        signals.map_or(Ok(()), asked_to_end)?;
     }
     // What its emu could not undo is still in its journal.
-    let report = emu_core::restore(&Roots::system())?;
+    let report = emu_core::restore(&roots)?;
     if let Some(problem) = report.problems.first() {
         let error =
             Error::new(ErrorKind::RestoreIncomplete, format!("not all of node {name} is undone: {problem}"));
@@ -161,14 +170,13 @@ fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
 }
 
 /// Ends every node, also where one of them cannot be ended; fails as the first of those did.
-fn remove_all(how: Removal) -> Result<Exit, Failure> {
-    let there = nodes()?;
-    let killed = killed_beside(&there);
-    let there = there.iter().map(|(session, _)| name(session));
-    let names: Vec<_> = there.chain(killed.iter().map(|one| one.name.as_str())).collect();
+fn remove_all(how: Removal, signals: &Signals) -> Result<Exit, Failure> {
+    let there = sessions()?.into_iter().map(|session| name(&session).to_owned());
+    // One that is killed meanwhile is in both.
+    let names: BTreeSet<_> = there.chain(killed_nodes().into_iter().map(|one| one.name)).collect();
     let mut failed = None;
     for name in names {
-        match remove(name, how) {
+        match remove(&name, how, Some(signals)) {
             // Whoever interrupts it means the rest, too.
             Err(why) if matches!(why.exit, Exit::Signal(_)) => return Err(why),
             removed => failed = failed.or(removed.err()),

@@ -1,10 +1,10 @@
 //! Units, containers and cgroups whose processes join a node whenever they come: after a restart, or by `podman exec`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use emu_core::{Host, Pid, Result};
+use emu_core::{Error, Host, Pid, Result};
 
 use super::members::group_of;
 use crate::commands::attach::Target;
@@ -25,6 +25,8 @@ pub(super) struct Watched {
     found: Instant,
     /// The processes in it that have joined: with cgroup v1 they stay in the groups of other controllers.
     known: BTreeSet<Pid>,
+    /// Those that could not join: when that was tried, and why.
+    refused: BTreeMap<Pid, (Instant, String)>,
 }
 
 impl Watched {
@@ -32,19 +34,34 @@ impl Watched {
     pub(super) fn new(host: &Host, member: &Member) -> Result<Self> {
         let group = group_of(host, member).ok();
         group.iter().try_for_each(|(path, target)| target.check_outside(path))?;
-        Ok(Self { member: member.clone(), group, found: Instant::now(), known: BTreeSet::new() })
+        let (known, refused) = (BTreeSet::new(), BTreeMap::new());
+        Ok(Self { member: member.clone(), group, found: Instant::now(), known, refused })
     }
 
-    /// The processes in its cgroup that are not known to have joined.
+    /// The processes in its cgroup that are not known to have joined, nor to have been refused just now.
     pub(super) fn new_ones(&mut self, host: &Host) -> Vec<Pid> {
         let pids = self.pids(host);
         // A number may be given out again.
         self.known.retain(|pid| pids.contains(pid));
-        pids.into_iter().filter(|pid| !self.known.contains(pid)).collect()
+        self.refused.retain(|pid, _| pids.contains(pid));
+        let is_due = |pid: &Pid| self.refused.get(pid).is_none_or(|(tried, _)| tried.elapsed() >= FIND);
+        pids.into_iter().filter(|pid| !self.known.contains(pid) && is_due(pid)).collect()
     }
 
     pub(super) fn has_joined(&mut self, pid: Pid) {
+        self.refused.remove(&pid);
         self.known.insert(pid);
+    }
+
+    /// It is tried again later: each try is a record in the journal.
+    pub(super) fn was_refused(&mut self, pid: Pid, why: &Error) {
+        let why = format!("{} runs at full speed: {}", self.member, why.in_words());
+        self.refused.insert(pid, (Instant::now(), why));
+    }
+
+    /// Why something of it could not join.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.refused.values().next().map(|(_, why)| why.as_str())
     }
 
     fn pids(&mut self, host: &Host) -> Vec<Pid> {
@@ -63,5 +80,46 @@ impl Watched {
         self.found = Instant::now();
         self.group = group_of(host, &self.member).ok().or(self.group.take());
         self.group.iter().flat_map(|(_, target)| target.pids()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use emu_core::Roots;
+
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_told_and_not_tried_again_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for (path, text) in [
+            ("proc/sys/kernel/osrelease", "6.18.44\n"),
+            ("proc/self/cgroup", "0::/\n"),
+            ("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"),
+            ("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\nCpus_allowed_list:\t0\n"),
+            ("sys/devices/system/cpu/online", "0\n"),
+            ("sys/devices/system/cpu/present", "0\n"),
+            ("sys/fs/cgroup/cgroup.procs", ""),
+            ("sys/fs/cgroup/x/cgroup.procs", "7\n8\n"),
+        ] {
+            write(path, text);
+        }
+        let host = Host::detect(&Roots::below(dir.path())).unwrap();
+        let mut watched = Watched::new(&host, &Member::Cgroup("/x".into())).unwrap();
+        assert_eq!(watched.new_ones(&host), [7, 8]);
+        watched.has_joined(7);
+        watched.was_refused(8, &Error::unavailable("it cannot"));
+        assert!(watched.new_ones(&host).is_empty());
+        assert!(watched.problem().is_some_and(|why| why.ends_with("it cannot")));
+        // Its number is another one's.
+        write("sys/fs/cgroup/x/cgroup.procs", "7\n");
+        assert!(watched.new_ones(&host).is_empty() && watched.problem().is_none());
     }
 }

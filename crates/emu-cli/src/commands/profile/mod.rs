@@ -16,6 +16,7 @@ use crate::output::progress::Progress;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::values;
+use crate::zone::tell::JsonFile;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,6 +50,7 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<Exit, Failure> {
     let mut ending = Ending::new(Signals::block()?);
     let host = host::detect()?;
     let plan = ProfilePlan::new(args.quick, &args.command);
+    let mut file = JsonFile::open(&args.file)?;
     let progress = Progress::new(plan.time(&host));
     let reporter = Reporter::new(args.quiet);
     reporter.tell(&format!("takes about {}", span(plan.time(&host))));
@@ -61,7 +63,7 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<Exit, Failure> {
     progress.clear();
     ending.by_signal(measured.as_ref().err())?;
     let measured = measured?;
-    output::write(&args.file, &output::json(&measured)?)?;
+    file.write(&output::json(&measured)?)?;
     if !args.quiet {
         output::print(&text(&measured))?;
     }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use clap::Args;
 use emu_core::{Result, Roots};
+use nix::sys::signal::Signal;
 
 use crate::control;
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::signals::{Came, Signals};
+use crate::signals::{Came, Signals, stop_self};
 use crate::values;
 
 const EXAMPLES: &str = "\
@@ -43,13 +44,14 @@ pub(crate) fn top(args: &TopArgs) -> Result<Exit, Failure> {
     let roots = Roots::system();
     let is_live = !args.once && (args.json || stdout().is_terminal());
     let look = || {
-        let found = control::at_work(&roots)?;
+        let found = control::asked(control::sessions(&roots)?);
         if args.json { show::json(&found) } else { Ok(show::text(&roots, &found)) }
     };
     live(is_live.then_some(args.every), !args.json, look)
 }
 
-/// Shows what `look` tells, once or until a signal asks to end. On a terminal what is new `replaces` what was there.
+/// Shows what `look` tells, once or until a signal asks to end, or nobody reads it. On a terminal what is new `replaces` what
+/// was there.
 pub(crate) fn live(
     every: Option<Duration>,
     replaces: bool,
@@ -58,10 +60,13 @@ pub(crate) fn live(
     let signals = Signals::block()?;
     loop {
         let text = look()?;
-        output::print(&if every.is_some() && replaces { format!("\x1b[H\x1b[2J{text}") } else { text })?;
-        let Some(every) = every else { return Ok(Exit::Success) };
-        if signals.wait_for_end(&[], None, every)? == Came::End {
-            return Ok(Exit::Success);
+        let is_read =
+            output::print(&if every.is_some() && replaces { format!("\x1b[H\x1b[2J{text}") } else { text })?;
+        let Some(every) = every.filter(|_| is_read) else { return Ok(Exit::Success) };
+        match signals.wait_for_end(&[], None, every)? {
+            Came::End => return Ok(Exit::Success),
+            Came::Stop => stop_self(Signal::SIGTSTP),
+            Came::Nothing => {}
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
+use crate::zone::tell::JsonFile;
 use args::RecordArgs;
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -39,6 +40,7 @@ fn recorded(args: &RecordArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let host = Host::detect(&Roots::system())?;
     let plan = WaveringPlan::new(&host, args.cpus.as_ref(), args.length, args.every)?;
+    let mut file = JsonFile::open(&args.file)?;
     let reporter = Reporter::new(args.quiet);
     reporter.tell(&format!(
         "records for {}; Ctrl-C ends it before, and keeps what there is",
@@ -58,7 +60,7 @@ fn recorded(args: &RecordArgs) -> Result<Exit, Failure> {
     if recorded.steps() == 0 {
         return Err(Error::unavailable("it was ended before the first step").into());
     }
-    output::write(&args.file, &recorded.trace(args.clocks))?;
+    file.write(&recorded.trace(args.clocks))?;
     let (steps, highest) = (recorded.steps(), rate(recorded.highest(), "Hz").replace("/s", ""));
     reporter.tell(&format!("{steps} steps are in {}; 100% is {highest}", args.file.display()));
     Ok(Exit::Success)

@@ -1,0 +1,44 @@
+use std::fs;
+use std::process::Command;
+
+use super::*;
+use crate::prepared::choose;
+use crate::roots::Roots;
+use crate::speed::Target;
+use crate::zone::Demand;
+
+#[test]
+fn a_process_that_is_refused_in_part_is_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
+    let targets =
+        host.allowed.first().into_iter().map(|cpu| (cpu, Target { share: 0.9, clock: None })).collect();
+    let prepared = match choose(&host, &Demand::new(targets)) {
+        Ok(prepared) => prepared,
+        Err(why) => return crate::testing::skip(&why.in_words()),
+    };
+    let mut node = Node::create(&prepared, "node one").unwrap();
+    // One more hierarchy, of files that emu does not write to.
+    let group = |hierarchy: &_| place::own_group(&host.roots.proc, node.holder.pid(), hierarchy);
+    let (mut refusing, group) =
+        host.cgroups.hierarchies.iter().find_map(|one| Some((one.clone(), group(one)?))).unwrap();
+    let copy = dir.path().join(group.strip_prefix(&refusing.mount).unwrap());
+    fs::create_dir_all(&copy).unwrap();
+    fs::write(copy.join(PROCS), "").unwrap();
+    refusing.mount = dir.path().to_owned();
+    node.host.cgroups.hierarchies.push(refusing);
+
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = sleeper.id() as Pid;
+    let groups = || fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let before = groups();
+    node.adopt(pid).unwrap_err();
+    assert_eq!((groups(), node.members()), (before.clone(), Vec::new()));
+    node.host.cgroups.hierarchies.pop();
+    node.adopt(pid).unwrap();
+    assert_eq!(node.members(), [pid]);
+    node.remove().1.unwrap();
+    assert_eq!(groups(), before);
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+}
