@@ -50,7 +50,7 @@ pub(super) fn processes(host: &Host, tasks: &Tasks) -> Result<Vec<Pid>> {
         Tasks::Processes(pids) => {
             Ok(Descendants::of(&host.roots.proc, pids)?.members().keys().copied().collect())
         }
-        Tasks::Cgroup(path) => lists::read_all(&folder_of(host, path)?.path, PROCS),
+        Tasks::Cgroup(path) => lists::read_all(&folder_of(host, path)?.1.path, PROCS),
     }
 }
 
