@@ -117,8 +117,8 @@ impl Model {
         let (proportional_worst, worst_quota) =
             largest(places.iter().map(|place| (off(place.mean, place.x), place.x)))?;
         let fails = |scatter: Scatter| -> Result<bool> {
-            // One of all quotas is off by chance no more often than 5 % of the time (Bonferroni).
-            let level = Level::new(1.0 - 0.05 / places.len() as f64)?;
+            // One of all quotas is off by chance no more often than 5 % of the time.
+            let level = Level::of_each(places.len());
             let ends = places.iter().map(|place| Ok((scatter.of_mean(place, level)?, place.x)));
             let ends = ends.collect::<Result<Vec<_>>>()?;
             let beyond = |(mean, quota): &(Interval, f64)| {

@@ -99,12 +99,10 @@ fn ratio(tuned: &[f64], found: &[f64], seed: u64, comparisons: usize) -> Result<
     let pairs = tuned.iter().zip(found).map(|(tuned, found)| Pair::new(*tuned, *found));
     let ratios = PairedRatios::new(&pairs.collect::<Result<Vec<_>>>()?)?;
     let at = |level| ratios.ratio(Centre::Median(Bootstrap { seed, resamples: RESAMPLES }), level);
-    match Level::new(1.0 - FALSE_ALARM / comparisons.max(1) as f64) {
-        Ok(joint) => match at(joint) {
-            Ok(interval) if interval.reaches(joint) => Ok(interval),
-            _ => at(Level::P95),
-        },
-        Err(_) => at(Level::P95),
+    let joint = Level::of_each(comparisons);
+    match at(joint) {
+        Ok(interval) if interval.reaches(joint) => Ok(interval),
+        _ => at(Level::P95),
     }
 }
 
