@@ -157,12 +157,12 @@ fn the_figure_has_points_with_lines_and_bands() {
     measured.analyses[1].measured.bands.truncate(1);
     let chart = figures::chart(&measured);
     let names: Vec<_> = chart.series.iter().map(|series| series.name.as_str()).collect();
-    assert_eq!(names, ["threads: ceil(quota)", "threads: all CPUs", "bands: ceil(quota)", "disturbed"]);
+    assert_eq!(names, ["threads: ceil(quota)", "threads: all CPUs", "band 0.1 to 0.9", "band 1.0 to 2.0", "disturbed"]);
     let ends = [1.82 / 54.118, 2.0].map(|quota| (quota, 54.118 * quota - 1.82));
     let points = [Point::between(0.1, 3.5, 3.25, 3.75), Point::between(2.0, 106.0, 105.5, 106.5)];
     assert_eq!(chart.series[1], Series::points("threads: all CPUs", points.to_vec()).along(ends.to_vec()));
-    let bands = [(0.1, 5.0), (0.9, 45.0), (1.0, 55.0), (2.0, 110.0)].map(|(x, y)| Point::new(x, y));
-    assert_eq!(chart.series[2], Series::line("bands: ceil(quota)", bands.to_vec()));
+    let bands = [(0.1, 5.0), (0.9, 45.0)].map(|(x, y)| Point::new(x, y));
+    assert_eq!(chart.series[2], Series::line("band 0.1 to 0.9", bands.to_vec()), "joined to no other band");
     assert!(chart.svg().unwrap().contains("CPU quota"));
     let residuals = figures::residuals_chart(&measured);
     assert!((residuals.series.len(), residuals.svg().is_ok()) == (2, true));

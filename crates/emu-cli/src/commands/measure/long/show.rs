@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use emu_bench::columns;
-use emu_bench::numbers::{percent, rate, span};
+use emu_bench::numbers::{percent, prefix, rate, span};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
 use emu_bench::table::{Table, notes, wrap};
 use emu_machine::series::Series;
@@ -95,13 +95,13 @@ fn csv(series: &Series) -> String {
 }
 
 fn chart(series: &Series) -> Chart {
-    let percent = |rate: f64| rate / series.dips.median * 100.0;
+    let (scale, prefix) = prefix(series.dips.median);
     let points = series.rates.iter().enumerate();
-    let points = points.map(|(number, rate)| Point::new(number as f64 * series.every_s, percent(*rate)));
+    let points = points.map(|(number, rate)| Point::new(number as f64 * series.every_s, rate / scale));
     let all = points.collect::<Vec<_>>();
     let end = series.rates.len() as f64 * series.every_s;
-    let threshold = percent(series.dips.threshold);
-    let y = Axis::linear("rate, % of the median");
+    let threshold = series.dips.threshold / scale;
+    let y = Axis::linear(format!("rate, {prefix}{}/s", series.unit));
     let mut chart = Chart::new(&series.what, Axis::linear("time, s"), y, vec![Drawn::line("rate", all)]);
     chart.ideal = Some((vec![(0.0, threshold), (end, threshold)], "a dip is below".into()));
     chart
@@ -137,7 +137,8 @@ mod tests {
         {
             assert!(text.contains(words), "{words}: {text}");
         }
-        assert!(chart(&series(15)).svg().unwrap().contains("a dip is below"));
+        let svg = chart(&series(15)).svg().unwrap();
+        assert!(svg.contains("a dip is below") && svg.contains("rate, Goperations/s"), "{svg}");
         let noted = Series { notes: vec!["Cannot tell.".into()], ..series(15) };
         assert!(self::text(&noted).contains("\n\nCannot tell.\n\nFor 6.67%"));
     }
