@@ -241,10 +241,7 @@ mod tests {
             let text = of(&[clocks], std::slice::from_ref(of_cpu), (&[drift], &[]));
             assert!(text.contains(words), "{text}");
         }
-        assert!(
-            of(&[], &[calm], (&[short], &[])).starts_with("No clock ran back"),
-            "too short to judge"
-        );
+        assert!(of(&[], &[calm], (&[short], &[])).starts_with("No clock ran back"), "too short to judge");
     }
 
     #[test]

@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 use super::{Event, Watch, tell};
 use crate::kernel::on_one;
 use crate::witness::{Others, Witness};
-use ledger::Accounts;
 use clock::{Clock, Counts, SystemClock};
+use ledger::Accounts;
 
 /// How long each clock is read for each question.
 const LENGTH: Duration = Duration::from_millis(100);

@@ -157,7 +157,10 @@ fn the_figure_has_points_with_lines_and_bands() {
     measured.analyses[1].measured.bands.truncate(1);
     let chart = figures::chart(&measured);
     let names: Vec<_> = chart.series.iter().map(|series| series.name.as_str()).collect();
-    assert_eq!(names, ["threads: ceil(quota)", "threads: all CPUs", "band 0.1 to 0.9", "band 1.0 to 2.0", "disturbed"]);
+    assert_eq!(
+        names,
+        ["threads: ceil(quota)", "threads: all CPUs", "band 0.1 to 0.9", "band 1.0 to 2.0", "disturbed"]
+    );
     let ends = [1.82 / 54.118, 2.0].map(|quota| (quota, 54.118 * quota - 1.82));
     let points = [Point::between(0.1, 3.5, 3.25, 3.75), Point::between(2.0, 106.0, 105.5, 106.5)];
     assert_eq!(chart.series[1], Series::points("threads: all CPUs", points.to_vec()).along(ends.to_vec()));

@@ -328,8 +328,12 @@ mod tests {
         let rate = 123_456_789.0 * 4096.0 / 1e6;
         let cached = |disk: &Disk| chart(disk, Order::Random).series.swap_remove(0);
         let of = |high, is_open| {
-            let point = |x, scale| Point::between(x, rate * scale, rate * scale, rate * high * scale).open(is_open);
-            Series::curve("read, cached", vec![point(4096.0, 1.0), point(f64::from(1 << 20), 256.0).open(false)])
+            let point =
+                |x, scale| Point::between(x, rate * scale, rate * scale, rate * high * scale).open(is_open);
+            Series::curve(
+                "read, cached",
+                vec![point(4096.0, 1.0), point(f64::from(1 << 20), 256.0).open(false)],
+            )
         };
         assert_eq!(cached(&disk), of(2.0, false));
         let Outcome::Measured(is) = &mut disk.cells[4].outcome else { panic!() };

@@ -72,8 +72,12 @@ fn conclusion(series: &Series) -> String {
         Some(period) => format!("every {}", seconds(period)),
         None => "at no regular times".to_owned(),
     };
+    let of_others = match series.disturbed_dips() {
+        0 => String::new(),
+        some => format!(", {some} of which came while others had a part of the CPUs"),
+    };
     let dips = format!(
-        "For {} of {time} the machine gave less than usual, {how}: {} of the work was lost in {count} dip{}.",
+        "For {} of {time} the machine gave less than usual, {how}: {} of the work was lost in {count} dip{}{of_others}.",
         percent(dips.share),
         percent(dips.lost_share),
         if count == 1 { "" } else { "s" }
@@ -86,10 +90,12 @@ fn seconds(seconds: f64) -> String {
 }
 
 fn csv(series: &Series) -> String {
-    let mut csv = Csv::new("at_s,rate,dipped");
+    let mut csv = Csv::new("at_s,rate,dipped,disturbed");
     for (number, rate) in series.rates.iter().enumerate() {
         let dipped = *rate < series.dips.threshold;
-        csv.line([(number as f64 * series.every_s).to_string(), rate.to_string(), dipped.to_string()]);
+        let disturbed = series.disturbed_steps.contains(&number);
+        let at_s = number as f64 * series.every_s;
+        csv.line([at_s.to_string(), rate.to_string(), dipped.to_string(), disturbed.to_string()]);
     }
     csv.text()
 }
@@ -123,6 +129,7 @@ mod tests {
             rates,
             dips,
             disturbed: false,
+            disturbed_steps: vec![],
             notes: vec![],
         }
     }
@@ -153,6 +160,14 @@ mod tests {
         let disturbed = |period| conclusion(&Series { disturbed: true, ..series(period) });
         assert!(disturbed(1000).starts_with("Undecided: others had") && disturbed(1000).contains("No dip"));
         assert!(disturbed(15).starts_with("Undecided: others had") && disturbed(15).contains("in 8 dips"));
+    }
+
+    #[test]
+    fn a_dip_while_others_had_cpus_is_told_as_such() {
+        let some = Series { disturbed_steps: vec![3, 14, 29, 31], ..series(15) };
+        let words = "in 8 dips, 2 of which came while others had a part of the CPUs.";
+        assert!(conclusion(&some).ends_with(words), "{}", conclusion(&some));
+        assert_eq!(csv(&some).matches("true,true").count(), 2);
     }
 
     #[test]
