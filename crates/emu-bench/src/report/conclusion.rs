@@ -2,11 +2,11 @@
 
 use emu_core::MethodId;
 
-use super::results::{CellResult, Judged, Results};
+use super::results::{CellResult, Judged, Results, missing};
 use crate::experiment::NONE;
 use crate::external::external;
 use crate::listed;
-use crate::numbers::signed;
+use crate::numbers::{percent, signed};
 use crate::stats::Verdict;
 
 /// More pairs than this are no advice.
@@ -70,12 +70,14 @@ fn undecided(results: &Results) -> Option<String> {
 }
 
 /// A method on the ground of a kind where it is furthest off.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Candidate {
     contender: MethodId,
     verdict: Verdict,
     /// The error of the speed that is furthest off there; `None` where a ground has no undisturbed pairs.
     off: Option<f64>,
+    /// The speeds at which only others were measured there.
+    missing: Vec<f64>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -100,7 +102,10 @@ fn judge(candidates: &[Candidate]) -> Option<Judgement> {
 /// `cpu-hogs (+2.3% at worst)`.
 fn words(candidate: &Candidate) -> String {
     let error = candidate.off.map_or_else(|| "-".into(), |error| format!("{} at worst", signed(error)));
-    format!("{} ({error})", candidate.contender)
+    let missing: Vec<_> = candidate.missing.iter().copied().map(percent).collect();
+    let missing =
+        if missing.is_empty() { String::new() } else { format!("; not measured at {}", listed(&missing)) };
+    format!("{} ({error}{missing})", candidate.contender)
 }
 
 /// How far an error is from none, on the logarithmic scale: twice too fast is as far as twice too slow.
@@ -121,7 +126,8 @@ fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
         let verdict = Verdict::of_all(of_one.iter().map(|judged| judged.verdict))?;
         let off =
             offs.and_then(|offs| offs.into_iter().max_by(|a, b| magnitude(*a).total_cmp(&magnitude(*b))));
-        (of_one.len() == grounds).then_some(Candidate { contender, verdict, off })
+        let missing = missing(&results.cells, contender, |name| workloads.contains(&name));
+        (of_one.len() == grounds).then_some(Candidate { contender, verdict, off, missing })
     };
     results.methods().into_iter().filter(|one| external(*one).is_none()).filter_map(candidate).collect()
 }
@@ -133,7 +139,7 @@ mod tests {
     const UNTOLD: Verdict = Verdict::NotEnoughData { pairs_needed: None };
 
     fn candidate(method: &str, verdict: Verdict, error: f64) -> Candidate {
-        Candidate { contender: method.parse().unwrap(), verdict, off: Some(error) }
+        Candidate { contender: method.parse().unwrap(), verdict, off: Some(error), missing: vec![] }
     }
 
     #[test]
@@ -150,7 +156,9 @@ mod tests {
         let nearer = candidate("cpu-lim", Verdict::Pass, 0.01);
         let untold = candidate("fracas", UNTOLD, 0.0);
         let wrong = candidate("cpu-freeze", Verdict::Fail, 0.3);
-        let right = vec!["cpu-hogs (+3.0% at worst)".to_owned(), "cpu-lim (+1.0% at worst)".to_owned()];
+        let nearer = Candidate { missing: vec![0.25, 0.1], ..nearer };
+        let right = ["cpu-hogs (+3.0% at worst)", "cpu-lim (+1.0% at worst; not measured at 25% and 10%)"];
+        let right = right.map(str::to_owned).to_vec();
         assert_eq!(judge(&[passed, untold, nearer, wrong]), Some(Judgement::Use(right)));
     }
 
@@ -159,8 +167,9 @@ mod tests {
         let untold = candidate("fracas", UNTOLD, 0.01);
         let disturbed = Candidate { off: None, ..candidate("cpu-lim", UNTOLD, 0.0) };
         let wrong = candidate("cpu-hogs", Verdict::Fail, 0.3);
-        for candidates in [&[untold][..], &[disturbed], &[untold, wrong], &[disturbed, wrong]] {
-            assert_eq!(judge(candidates), None);
+        let both = |one: &Candidate| vec![one.clone(), wrong.clone()];
+        for candidates in [both(&untold), both(&disturbed), vec![untold], vec![disturbed]] {
+            assert_eq!(judge(&candidates), None);
         }
     }
 }
