@@ -186,6 +186,12 @@ fn an_equivalent_names_the_machine_that_is_in_doubt() {
     assert!(text.contains("32% ± 0.5%") && !text.contains("IN DOUBT"), "{text}");
     let residuals = serde_json::json!({"largest_share": 0.21, "at_quota": 0.5, "pass": false});
     let other = serde_json::json!([{"is_local": false, "r_squared": 0.7349, "residuals": residuals}]);
+    let residuals = serde_json::json!({"largest_share": 0.01, "at_quota": 0.5, "pass": true});
+    let disturbed = words(&found(serde_json::json!([{
+        "is_local": true, "r_squared": 0.9999, "residuals": residuals, "is_linear": true, "disturbed_quotas": 3,
+    }])));
+    let must = "IN DOUBT: others disturbed every sample of this machine at 3 of its quotas.";
+    assert!(disturbed.ends_with(must) && !disturbed.contains("follow"), "{disturbed}");
     let found = found(other);
     let text = words(&found);
     assert!(
@@ -203,6 +209,7 @@ fn calibrations_are_laid_over_one_another() {
         threads: Threads::All,
         model: model.clone(),
         cpus: 2,
+        disturbed_quotas: vec![],
         against_first: against_first.map(|share| Interval {
             estimate: share,
             low: share - 0.01,
