@@ -129,7 +129,7 @@ impl HpccPlan {
                 .hint("free memory, or raise the limit: ulimit -v, ulimit -d, or that of the cgroup")
         })?;
         let repeats = if quick { REPEATS_QUICK } else { REPEATS };
-        let mut stream = StreamSize::of(host, &host.allowed);
+        let mut stream = StreamSize::of(host, &host.allowed)?;
         if quick {
             stream.array_bytes = stream.array_bytes.min(STREAM_QUICK);
         }

@@ -26,7 +26,7 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     let size = match args.size {
         Some(bytes) => StreamSize::given(&host, &host.allowed, bytes)?,
-        None => StreamSize::of(&host, &host.allowed),
+        None => StreamSize::of(&host, &host.allowed)?,
     };
     if let Some(plan) = args.series.plan()? {
         return for_long(args, &host, size, plan);
