@@ -41,7 +41,7 @@ pub(super) fn sentence(results: &Results) -> String {
         return "Nothing was measured that tells which method to use.".into();
     }
     let advice = format!("On this host {}.", parts.join("; "));
-    [Some(advice), undecided(results)].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    [Some(advice), undecided(&results.cells)].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 fn any_of(methods: &[String]) -> String {
@@ -51,22 +51,35 @@ fn any_of(methods: &[String]) -> String {
     }
 }
 
-fn undecided(results: &Results) -> Option<String> {
-    let cells = || results.cells.iter().filter(|cell| cell.contender != NONE);
-    let needed = |cell: &CellResult| match cell.finding.verdict {
-        Verdict::NotEnoughData { pairs_needed } => Some(pairs_needed),
-        Verdict::Pass | Verdict::Fail => None,
-    };
-    let open: Vec<_> = cells().filter_map(needed).collect();
-    let mut would: Vec<_> = open.iter().flatten().filter(|pairs| **pairs <= PAIRS_MAX).collect();
+fn undecided(cells: &[CellResult]) -> Option<String> {
+    let cells = || cells.iter().filter(|cell| cell.contender != NONE);
+    let (mut would, mut more, mut disturbed, mut border) = (Vec::new(), 0, 0, 0);
+    for cell in cells() {
+        match (cell.finding.verdict, cell.finding.doubt) {
+            (Verdict::Pass | Verdict::Fail, _) => {}
+            (Verdict::NotEnoughData { pairs_needed: Some(pairs) }, _) if pairs > PAIRS_MAX => more += 1,
+            (Verdict::NotEnoughData { pairs_needed: Some(pairs) }, _) => would.push(pairs),
+            (Verdict::NotEnoughData { pairs_needed: None }, Some(_)) => disturbed += 1,
+            (Verdict::NotEnoughData { pairs_needed: None }, None) => border += 1,
+        }
+    }
     would.sort_unstable();
+    let open = would.len() + more + disturbed + border;
     // The last ones lie on the border, and would take any number.
     let some = would.len().div_ceil(2);
-    let take = match some.checked_sub(1).and_then(|last| would.get(last)) {
-        None => ", and no number of pairs like these would decide them".to_owned(),
-        Some(pairs) => format!("; {pairs} pairs of each would decide {some} of them (--reps {pairs})"),
-    };
-    (!open.is_empty()).then(|| format!("{} of {} cells are undecided{take}.", open.len(), cells().count()))
+    let few = some.checked_sub(1).and_then(|last| would.get(last));
+    let of = |count: usize, words: &str| (count > 0).then(|| format!("; {count} {words}"));
+    let parts = [
+        few.map(|pairs| format!("; {pairs} pairs of each would decide {some} of them (--reps {pairs})")),
+        of(more, &format!("would take more than {PAIRS_MAX} pairs")),
+        of(
+            disturbed,
+            "had disturbances or windows that are far off: measure again while the machine is calm",
+        ),
+        of(border, "at the border of what passes, which no number of pairs like these would decide"),
+    ];
+    let take: String = parts.into_iter().flatten().collect();
+    (open > 0).then(|| format!("{open} of {} cells are undecided{take}.", cells().count()))
 }
 
 /// A method on the ground of a kind where it is furthest off.
@@ -134,7 +147,30 @@ fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::cell;
     use super::*;
+
+    #[test]
+    fn what_would_decide_is_told_of_each_kind_of_cell() {
+        let of = |verdict, disturbed| {
+            let mut cell = cell(0.5, &[0.5; 12], disturbed);
+            cell.finding.verdict = verdict;
+            cell
+        };
+        let needs = |pairs| of(Verdict::NotEnoughData { pairs_needed: Some(pairs) }, 0);
+        let pass = || of(Verdict::Pass, 0);
+        assert_eq!(undecided(&[pass()]), None);
+        let many = undecided(&[pass(), needs(1001)]).unwrap();
+        assert_eq!(many, "1 of 2 cells are undecided; 1 would take more than 1000 pairs.");
+        let disturbed = undecided(&[of(UNTOLD, 12), pass()]).unwrap();
+        assert!(disturbed.contains("undecided; 1 had disturbances or"), "{disturbed}");
+        assert!(!disturbed.contains("no number"), "{disturbed}");
+        let all = undecided(&[needs(30), needs(90), of(UNTOLD, 0), of(UNTOLD, 12)]).unwrap();
+        for part in ["30 pairs of each would decide 1 of", "; 1 had dist", "; 1 at the border of what passes"]
+        {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+    }
 
     const UNTOLD: Verdict = Verdict::NotEnoughData { pairs_needed: None };
 
