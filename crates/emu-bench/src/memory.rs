@@ -68,6 +68,11 @@ impl StreamSize {
         Ok(Self { array_bytes, cache_bytes: last_level_caches(&host.roots, cpus), available_bytes })
     }
 
+    /// Whether rates of other arrays may be compared with those of these: of the same length, or by STREAM's rule as well.
+    pub fn is_alike(&self, array_bytes: u64) -> bool {
+        self.array_bytes == array_bytes || (self.obeys_rule() && Self { array_bytes, ..*self }.obeys_rule())
+    }
+
     /// Whether the arrays are as long as STREAM's rule demands; what is measured is memory only then.
     pub fn obeys_rule(&self) -> bool {
         self.cache_bytes.is_some_and(|caches| self.array_bytes >= caches * CACHES)
@@ -259,7 +264,7 @@ mod tests {
         let mut host = host(&dir);
         let size = StreamSize::of(&host, &"0-3".parse().unwrap()).unwrap();
         assert_eq!((size.array_bytes, size.available_bytes), (128 * MB, Some(1024 * MB)));
-        assert!(size.obeys_rule());
+        assert!(size.obeys_rule() && size.is_alike(200 * MB) && !size.is_alike(100 * MB));
 
         let limited = |limit: &str, used: &str| {
             let group = dir.path().join("group");
@@ -281,7 +286,7 @@ mod tests {
         fs::write(dir.path().join("proc/meminfo"), "MemAvailable: 98304 kB\n").unwrap();
         let size = StreamSize::of(&host, &"0-3".parse().unwrap()).unwrap();
         assert_eq!(size.array_bytes, 16 * MB);
-        assert!(!size.obeys_rule());
+        assert!(!size.obeys_rule() && size.is_alike(16 * MB) && !size.is_alike(200 * MB));
 
         host.roots.sys = dir.path().join("nothing");
         assert!(!StreamSize::of(&host, &"0".parse().unwrap()).unwrap().obeys_rule(), "unknown caches");

@@ -134,6 +134,13 @@ mod tests {
     }
 
     #[test]
+    fn a_record_of_no_cpu_is_refused() {
+        let mut damaged = Measured { cpus: 0, ..measured(|quota| 50.0 * quota, 1000, Threads::All) };
+        damaged.analyses[0].threads = Threads::Ceiling;
+        assert_eq!(damaged.analysed_again().unwrap_err().kind(), ErrorKind::Usage);
+    }
+
+    #[test]
     fn quotas_that_others_disturbed_are_not_compared() {
         let calm = measured(|quota| 50.0 * quota, 1000, Threads::All);
         let mut other = calm.clone();

@@ -106,7 +106,9 @@ impl Other {
 
     /// Lines of `setting,gflops`, of which the first may have their names instead.
     pub fn of_csv(text: &str) -> Result<Self> {
-        let has_names = text.lines().next().is_some_and(|first| point(first).is_none());
+        let text = text.trim_start_matches('\u{feff}');
+        let is_name = |field: &str| field.trim().parse::<f64>().is_err();
+        let has_names = text.lines().next().is_some_and(|first| first.split(',').all(is_name));
         let lines = text.lines().enumerate().skip(usize::from(has_names));
         let points = lines.filter(|(_, line)| !line.trim().is_empty()).map(|(number, line)| {
             point(line).ok_or_else(|| {
@@ -272,6 +274,16 @@ mod tests {
         let one = machine(-3.0, 23.4);
         let found = equivalent(&one, &Other::of(&one).unwrap(), 1.7).unwrap();
         assert!((found.quota - 1.7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_first_line_is_of_names_only_where_it_has_no_number() {
+        let of = |first: &str| Other::of_csv(&format!("{first}\n2,20\n3,30\n"));
+        assert_eq!(of("memory,gflops").unwrap().settings, [2.0, 3.0]);
+        assert_eq!(of("\u{feff}1,10").unwrap().settings, [1.0, 2.0, 3.0]);
+        for damaged in ["1,1O", "1", "l,10", "1,10,5"] {
+            assert!(of(damaged).unwrap_err().to_string().contains("line 1 is not"), "{damaged}");
+        }
     }
 
     #[test]

@@ -59,7 +59,10 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
 }
 
 fn here(memory: &Memory, what: &What) -> Option<f64> {
-    let What::Stream(kernel, threads) = what else { return None };
+    let What::Stream(kernel, threads, bytes) = what else { return None };
+    if bytes.is_some_and(|bytes| !memory.size.is_alike(bytes)) {
+        return None;
+    }
     let run = memory.stream.iter().find(|run| run.threads == *threads)?;
     Kernel::ALL.iter().zip(run.best_bytes_per_s).find(|(one, _)| *one == kernel).map(|(_, best)| best)
 }
