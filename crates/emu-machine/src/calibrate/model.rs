@@ -143,8 +143,8 @@ impl Model {
             proportional_fails: scatter.map(fails).transpose()?,
             residuals: Residuals::of(&line, &places)?,
             bands: scatter.map_or(Ok(Vec::new()), |scatter| bands(samples, &places, scatter, lack_of_fit))?,
-            clock_ratio: low_to_high(samples, per_second)?.unwrap_or(1.0),
-            clock_ratio_interval: thirds(samples, per_second)?
+            clock_ratio: low_to_high(samples, |sample| Some(per_second(sample)))?.unwrap_or(1.0),
+            clock_ratio_interval: thirds(samples, |sample| Some(per_second(sample)))?
                 .and_then(|[low, high]| Interval::of_ratio(&low, &high, Level::P95).ok()),
             places,
         })
@@ -235,8 +235,8 @@ fn thirds(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Result<
 }
 
 /// The rate per CPU second.
-fn per_second(sample: &Sample) -> Option<f64> {
-    Some(sample.gflops / sample.cpus_used)
+fn per_second(sample: &Sample) -> f64 {
+    sample.gflops / sample.cpus_used
 }
 
 pub(super) fn median_of(values: impl Iterator<Item = f64>) -> Result<f64> {

@@ -34,7 +34,8 @@ fn measured() -> Measured {
             "residuals": {"largest_share": residual, "at_quota": 0.5, "pass": residual < 0.05},
             "bands": [{"from": 0.1, "to": 0.9, "intercept": 0.0, "slope": 50.0,
                        "per_cpu": {"estimate": 50.0, "low": 49.5, "high": 50.5, "level": 0.95}},
-                      {"from": 1.0, "to": 2.0, "intercept": 0.0, "slope": 55.0}],
+                      {"from": 1.0, "to": 2.0, "intercept": 0.0, "slope": 55.0,
+                       "per_cpu": {"estimate": 55.0, "low": 54.0, "high": 56.0, "level": 0.875}}],
             "clock_ratio": 0.97,
         })
     };
@@ -85,7 +86,7 @@ fn the_tables_keep_to_their_width_and_tell_all() {
         "weighted ",
         "0.9991",
         "53.10 (52.90 to 53.35) GFLOPS per CPU at equal clock; 2 bands:",
-        "0.1 to 0.9 CPUs with 50.00 (49.50 to 50.50), 1.0 to 2.0 CPUs with ?.",
+        "0.1 to 0.9 CPUs with 50.00 (49.50 to 50.50), 1.0 to 2.0 CPUs with 55.00 (54.00 to 56.00 at 87.5%).",
         "Disturbed by others: 1 of 1 samples, of which 0 are left out, as their quotas have better ones: 0.1 CPUs",
         "During the samples: core clock 2.75 to 2.75 GHz, stolen up to 25%.",
         "ascending against random",
