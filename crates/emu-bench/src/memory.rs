@@ -16,6 +16,9 @@ const CACHES: u64 = 4;
 /// Bytes of each array where the caches are not known.
 const UNKNOWN: u64 = 256 << 20;
 
+/// Bytes of each array for a first look, whatever the caches.
+const QUICK: u64 = 128 << 20;
+
 /// The shortest array that makes sense.
 const SHORTEST: u64 = 1 << 20;
 
@@ -47,6 +50,13 @@ impl StreamSize {
             .hint("free memory, or raise the limit: ulimit -v, ulimit -d, or that of the cgroup"));
         }
         Ok(Self { array_bytes: wanted.min(limit), cache_bytes, available_bytes })
+    }
+
+    /// No longer than for a first look, if this is one.
+    #[must_use]
+    pub fn quick(self, is_quick: bool) -> Self {
+        let most = if is_quick { QUICK } else { u64::MAX };
+        Self { array_bytes: self.array_bytes.min(most), ..self }
     }
 
     /// Arrays of this length for these CPUs; an error where three do not fit the memory that may be used.
@@ -264,6 +274,8 @@ mod tests {
         let mut host = host(&dir);
         let size = StreamSize::of(&host, &"0-3".parse().unwrap()).unwrap();
         assert_eq!((size.array_bytes, size.available_bytes), (128 * MB, Some(1024 * MB)));
+        let long = StreamSize { array_bytes: 1024 * MB, ..size };
+        assert_eq!([true, false].map(|quick| long.quick(quick).array_bytes), [128 * MB, 1024 * MB]);
         assert!(size.obeys_rule() && size.is_alike(200 * MB) && !size.is_alike(100 * MB));
 
         let limited = |limit: &str, used: &str| {
