@@ -64,7 +64,7 @@ struct Share {
     /// What was done.
     what: String,
     /// The mean rate here in that of the reference; 1 is the same.
-    share: Interval,
+    of_means: Interval,
     /// Whether others disturbed it, here or there: it decides nothing then.
     disturbed: bool,
 }
@@ -96,20 +96,20 @@ impl Rates {
     /// `None` where a rate is none, as in a damaged record, or one has a single sample.
     fn share(&self, there: &Self) -> Option<Share> {
         let sample = |rates: &Self| Sample::new(rates.samples.as_slice()).ok();
-        let share = Interval::of_ratio(&sample(self)?, &sample(there)?, Level::P95).ok()?;
+        let of_means = Interval::of_ratio(&sample(self)?, &sample(there)?, Level::P95).ok()?;
         let disturbed = self.disturbed || there.disturbed;
-        Some(Share { what: self.what.clone(), share, disturbed })
+        Some(Share { what: self.what.clone(), of_means, disturbed })
     }
 }
 
 impl Reference {
     fn text(&self) -> String {
         let mut table = Table::new(columns![text "WORK", number "OF THE REFERENCE", number "95%", text ""]);
-        for Share { what, share, disturbed } in &self.shares {
+        for Share { what, of_means, disturbed } in &self.shares {
             table.row([
                 what.clone(),
-                format!("{:.1}%", share.estimate * 100.0),
-                format!("{:.1} to {:.1}%", share.low * 100.0, share.high * 100.0),
+                format!("{:.1}%", of_means.estimate * 100.0),
+                format!("{:.1} to {:.1}%", of_means.low * 100.0, of_means.high * 100.0),
                 if *disturbed { "disturbed" } else { "" }.to_owned(),
             ]);
         }
@@ -135,7 +135,7 @@ mod tests {
     fn rates_are_compared_with_those_of_the_same_work() {
         let here = rates("copy, 2 threads", &[8.0, 8.2, 8.1], false);
         let there = rates("copy, 2 threads", &[16.2, 16.0, 16.4], true);
-        let Share { share, disturbed, .. } = here.share(&there).unwrap();
+        let Share { of_means: share, disturbed, .. } = here.share(&there).unwrap();
         assert!((share.estimate - 0.5).abs() < 0.01 && share.low < 0.5 && share.high < 0.52, "{share:?}");
         assert!(disturbed);
         for damaged in [&[][..], &[0.0, 1.0], &[f64::NAN, 1.0], &[1.0]] {
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn the_table_names_what_has_no_counterpart() {
         let interval = Interval { estimate: 0.912, low: 0.87, high: 0.953, level: 0.95 };
-        let share = Share { what: "STREAM triad, 2 threads".into(), share: interval, disturbed: true };
+        let share = Share { what: "STREAM triad, 2 threads".into(), of_means: interval, disturbed: true };
         let without_counterpart = vec!["loads from 4096 B".into()];
         let text = Reference { model: "Some CPU".into(), shares: vec![share], without_counterpart }.text();
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");

@@ -50,9 +50,10 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
     let measured = memory::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
     let measured = measured.map(|mut memory| {
         let triads = memory.stream.iter().filter_map(|run| run.best_bytes_per_s.last().copied());
-        let note = match memory.size.obeys_rule() {
-            true => args.peak.note(triads.reduce(f64::max).map(|best| ("Triad", best))),
-            false => args.peak.untold("caches help arrays that are less than four times as long as they are"),
+        let note = if memory.size.obeys_rule() {
+            args.peak.note(triads.reduce(f64::max).map(|best| ("Triad", best)))
+        } else {
+            args.peak.untold("caches help arrays that are less than four times as long as they are")
         };
         memory.notes.extend(note);
         let there = reference.as_ref().map(|there: &Document<Memory>| there.result.size);
