@@ -80,7 +80,7 @@ struct Taken<'a> {
 }
 
 fn side_by_side(run: &mut Run, peer: &Path, cpus: &CpuList) -> Result<()> {
-    let size = StreamSize::of(&run.host, cpus);
+    let size = StreamSize::of(&run.host, cpus)?;
     let elements = size.array_bytes as usize / size_of::<f64>();
     let this = std::env::current_exe().map_err(|cause| Error::io("cannot find this executable", cause))?;
     let mut ours = Command::new(this);

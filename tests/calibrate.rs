@@ -74,7 +74,10 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     };
     let (same, figure) = compare(&["record", "record"]);
     assert_eq!(same.code(), Some(0), "{}", same.stderr);
-    assert!(same.stdout.contains("0.0% ±0.0"), "{}", same.stdout);
+    let count = |what: &str| json["result"]["analyses"][0][what].as_array().unwrap().len();
+    // On a busy machine too few quotas are left to compare.
+    let is_told = count("places") - count("disturbed_quotas") >= 3;
+    assert_eq!(same.stdout.contains("0.0% ±0.0"), is_told, "{}", same.stdout);
     assert!(fs::read_to_string(&figure).unwrap().contains("record"));
     let text = fs::read_to_string(record.join("calibrate.json")).unwrap();
     for (bad, part) in [

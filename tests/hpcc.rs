@@ -51,6 +51,9 @@ fn a_series_is_told_in_percent_of_itself_and_beside_stream() {
     assert_eq!(json["result"]["reference"]["shares"].as_array().unwrap().len(), 18);
     assert_eq!(json["result"]["compared"].as_array().unwrap().len(), 4);
     assert!(second.join("measure-hpcc-reference.svg").exists());
+    let refused = run(emu(words("measure hpcc --quick --sizes 400 --reference")).arg(&first), "");
+    assert_eq!((refused.code(), refused.stdout.as_str()), (Some(2), ""), "{}", refused.stderr);
+    assert!(unwrapped(&refused.stderr).contains("no kernel is run with the same size"), "{}", refused.stderr);
 }
 
 #[test]

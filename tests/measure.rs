@@ -254,6 +254,27 @@ fn memory_is_measured_at_once_and_for_a_while() {
 }
 
 #[test]
+fn cpus_and_memory_are_told_in_percent_of_a_reference() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a folder");
+    for (line, schema, shares) in [
+        ("measure cpu --quick --threads 1", "measure-cpu", 22),
+        ("measure memory --quick --size 1MiB --blocks 1,4KiB --threads 1", "measure-memory", 4 + 4 + 5),
+    ] {
+        let record = dir.path().join(schema);
+        let first = run(emu(words(line)).arg("--out").arg(&record), "");
+        assert_eq!(first.code(), Some(0), "{line}: {}", first.stderr);
+        let again = run(emu(words(line)).arg("--json").arg("--reference").arg(&record), "");
+        assert_eq!(again.code(), Some(0), "{line}: {}", again.stderr);
+        let json = as_written(schema, &again.stdout);
+        assert_eq!(json["result"]["reference"]["shares"].as_array().unwrap().len(), shares, "{line}");
+        assert_eq!(json["result"]["reference"]["without_counterpart"], serde_json::json!([]));
+    }
+    let other = run(emu(words("measure cpu --quick --reference")).arg(dir.path().join("measure-memory")), "");
+    assert_refused(&other, 2, "a record of another measurement");
+}
+
+#[test]
 fn cpus_are_measured_at_once_and_for_a_while() {
     let _alone = alone();
     let document = json("measure cpu --quick --threads 1 --json");

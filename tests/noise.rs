@@ -20,7 +20,7 @@ fn a_quick_look_makes_tables_a_conclusion_and_a_lasting_record() {
         assert!(ended.stdout.contains(kind), "{}", ended.stdout);
     }
     assert!(ended.stdout.contains("On this machine "), "{}", ended.stdout);
-    let json = assert_measured(&ended, &folder, "noise", &["noise-gaps.svg"]);
+    let json = assert_measured(&ended, &folder, "noise", &["noise-gaps.svg", "noise-ranges.svg"]);
     assert_eq!(json["about"]["command"], "emu noise --quick --seed 7");
     assert_eq!(json["result"]["not_available"], serde_json::json!([]));
     for kind in json["result"]["kinds"].as_array().unwrap() {

@@ -16,7 +16,10 @@ const CACHES: u64 = 4;
 /// Bytes of each array where the caches are not known.
 const UNKNOWN: u64 = 256 << 20;
 
-/// The shortest array that makes sense, whatever the limit says.
+/// Bytes of each array for a first look, whatever the caches.
+const QUICK: u64 = 128 << 20;
+
+/// The shortest array that makes sense.
 const SHORTEST: u64 = 1 << 20;
 
 /// How long the arrays of STREAM are to be, and why.
@@ -31,13 +34,29 @@ pub struct StreamSize {
 }
 
 impl StreamSize {
-    /// The size for these CPUs: four times the sum of their last-level caches, or as much as memory allows.
-    pub fn of(host: &Host, cpus: &CpuList) -> Self {
+    /// The size for these CPUs: four times the sum of their last-level caches, or as much as memory allows; an error where
+    /// that is less than makes sense.
+    pub fn of(host: &Host, cpus: &CpuList) -> Result<Self> {
         let cache_bytes = last_level_caches(&host.roots, cpus);
         let available_bytes = available(host);
         let wanted = cache_bytes.map_or(UNKNOWN, |caches| caches * CACHES);
         let limit = may_take(available_bytes) / 3;
-        Self { array_bytes: wanted.min(limit).max(SHORTEST), cache_bytes, available_bytes }
+        if limit < SHORTEST {
+            return Err(Error::unavailable(format!(
+                "no memory for the shortest arrays: of {} KiB that are available emu takes half, and three of {} KiB do not fit",
+                available_bytes.unwrap_or(0) >> 10,
+                SHORTEST >> 10
+            ))
+            .hint("free memory, or raise the limit: ulimit -v, ulimit -d, or that of the cgroup"));
+        }
+        Ok(Self { array_bytes: wanted.min(limit), cache_bytes, available_bytes })
+    }
+
+    /// No longer than for a first look, if this is one.
+    #[must_use]
+    pub fn quick(self, is_quick: bool) -> Self {
+        let most = if is_quick { QUICK } else { u64::MAX };
+        Self { array_bytes: self.array_bytes.min(most), ..self }
     }
 
     /// Arrays of this length for these CPUs; an error where three do not fit the memory that may be used.
@@ -57,6 +76,11 @@ impl StreamSize {
                 .hint("take at least --size 1MiB"));
         }
         Ok(Self { array_bytes, cache_bytes: last_level_caches(&host.roots, cpus), available_bytes })
+    }
+
+    /// Whether rates of other arrays may be compared with those of these: of the same length, or by STREAM's rule as well.
+    pub fn is_alike(&self, array_bytes: u64) -> bool {
+        self.array_bytes == array_bytes || (self.obeys_rule() && Self { array_bytes, ..*self }.obeys_rule())
     }
 
     /// Whether the arrays are as long as STREAM's rule demands; what is measured is memory only then.
@@ -124,11 +148,11 @@ fn size(text: &str) -> Option<u64> {
 /// a process (`getrlimit(2)`) leave beside a thread on each CPU that may be used.
 pub fn available(host: &Host) -> Option<u64> {
     let groups = host.cgroups.with(Controller::Memory).into_iter().flat_map(|hierarchy| {
-        let (limit, used) = match hierarchy.version {
-            2 => ("memory.max", "memory.current"),
-            _ => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        let (limits, used): (&[&str], _) = match hierarchy.version {
+            2 => (&["memory.max", "memory.high"], "memory.current"),
+            _ => (&["memory.limit_in_bytes"], "memory.usage_in_bytes"),
         };
-        hierarchy.lineage().filter_map(move |group| left(group, limit, used))
+        hierarchy.lineage().filter_map(move |group| left(group, limits, used))
     });
     let threads = host.allowed.len() as u64;
     groups.chain(of_host(&host.roots, "MemAvailable")).chain(of_process(&host.roots, threads)).min()
@@ -163,9 +187,18 @@ fn of_process(roots: &Roots, threads: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-fn left(group: &Path, limit: &str, used: &str) -> Option<u64> {
-    let number = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-    Some(number(limit)?.saturating_sub(number(used).unwrap_or(0)))
+/// What the limits of a group leave. Pages of files that it uses as well are given up when memory is wanted
+/// (Documentation/admin-guide/cgroup-v2.rst, "memory.stat"; in version 1, `total_` has those of the groups below, too).
+fn left(group: &Path, limits: &[&str], used: &str) -> Option<u64> {
+    let text = |name: &str| fs::read_to_string(group.join(name)).ok();
+    let number = |name: &str| text(name)?.trim().parse::<u64>().ok();
+    let stat = text("memory.stat").unwrap_or_default();
+    let counted =
+        |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let of_files = ["inactive_file ", "active_file "]
+        .map(|name| counted(&format!("total_{name}")).or_else(|| counted(name)).unwrap_or(0));
+    let taken = number(used).unwrap_or(0).saturating_sub(of_files.iter().sum());
+    Some(limits.iter().filter_map(|name| number(name)).min()?.saturating_sub(taken))
 }
 
 /// A figure of the host's memory in bytes, by its name in `proc_meminfo(5)`; `None` where it is not told.
@@ -239,28 +272,39 @@ mod tests {
     fn arrays_are_four_times_the_caches_or_what_memory_allows() {
         let dir = tree();
         let mut host = host(&dir);
-        let size = StreamSize::of(&host, &"0-3".parse().unwrap());
+        let size = StreamSize::of(&host, &"0-3".parse().unwrap()).unwrap();
         assert_eq!((size.array_bytes, size.available_bytes), (128 * MB, Some(1024 * MB)));
-        assert!(size.obeys_rule());
+        let long = StreamSize { array_bytes: 1024 * MB, ..size };
+        assert_eq!([true, false].map(|quick| long.quick(quick).array_bytes), [128 * MB, 1024 * MB]);
+        assert!(size.obeys_rule() && size.is_alike(200 * MB) && !size.is_alike(100 * MB));
 
         let limited = |limit: &str, used: &str| {
             let group = dir.path().join("group");
             fs::create_dir_all(&group).unwrap();
             fs::write(group.join("memory.max"), limit).unwrap();
             fs::write(group.join("memory.current"), used).unwrap();
-            left(&group, "memory.max", "memory.current")
+            left(&group, &["memory.max", "memory.high"], "memory.current")
         };
         assert_eq!(limited("max\n", "5\n"), None);
         assert_eq!(limited("1000\n", "400\n"), Some(600));
         assert_eq!(limited("1000\n", "4000\n"), Some(0));
+        let write = |name: &str, text: &str| fs::write(dir.path().join("group").join(name), text).unwrap();
+        write("memory.stat", "inactive_file 90\nactive_file 10\nslab 7\n");
+        assert_eq!((limited("1000\n", "400\n"), limited("1000\n", "50\n")), (Some(700), Some(1000)));
+        write("memory.stat", "inactive_file 1\ntotal_inactive_file 250\ntotal_active_file 50\n");
+        write("memory.high", "900\n");
+        assert_eq!((limited("1000\n", "400\n"), limited("max\n", "400\n")), (Some(800), Some(800)));
 
         fs::write(dir.path().join("proc/meminfo"), "MemAvailable: 98304 kB\n").unwrap();
-        let size = StreamSize::of(&host, &"0-3".parse().unwrap());
+        let size = StreamSize::of(&host, &"0-3".parse().unwrap()).unwrap();
         assert_eq!(size.array_bytes, 16 * MB);
-        assert!(!size.obeys_rule());
+        assert!(!size.obeys_rule() && size.is_alike(16 * MB) && !size.is_alike(200 * MB));
 
         host.roots.sys = dir.path().join("nothing");
-        assert!(!StreamSize::of(&host, &"0".parse().unwrap()).obeys_rule(), "unknown caches");
+        assert!(!StreamSize::of(&host, &"0".parse().unwrap()).unwrap().obeys_rule(), "unknown caches");
+        fs::write(dir.path().join("proc/meminfo"), "MemAvailable: 6143 kB\n").unwrap();
+        let refused = StreamSize::of(&host, &"0".parse().unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("no memory for the shortest arrays: of 6143 KiB"), "{refused}");
     }
 
     #[test]

@@ -53,14 +53,14 @@ pub fn rounded_size(bytes: u64) -> String {
 
 /// A number of things each second with the unit that suits it, in powers of 1000: `1.37 GB/s`.
 pub fn rate(per_second: f64, unit: &str) -> String {
-    let (value, prefix) = match per_second {
-        r if r >= 0.999_5e12 => (r / 1e12, "T"),
-        r if r >= 0.999_5e9 => (r / 1e9, "G"),
-        r if r >= 0.999_5e6 => (r / 1e6, "M"),
-        r if r >= 0.999_5e3 => (r / 1e3, "k"),
-        r => (r, ""),
-    };
-    format!("{} {prefix}{unit}/s", significant(value))
+    let (scale, prefix) = prefix(per_second);
+    format!("{} {prefix}{unit}/s", significant(per_second / scale))
+}
+
+/// The power of 1000 that suits a value, and its prefix.
+pub fn prefix(value: f64) -> (f64, &'static str) {
+    let powers = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    powers.into_iter().find(|(power, _)| value >= 0.999_5 * power).unwrap_or((1.0, ""))
 }
 
 /// A time in the unit that suits it, with tenths below 100 ns: `1.4ns`, `187ns`, `61.2µs`.

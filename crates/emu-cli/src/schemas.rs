@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
+use crate::commands::measure::reference::Referred;
 use crate::commands::{calibrate, ci, doctor, info, measure, methods, node, report, restore, top, verify};
 use crate::measuring::Document;
 use crate::zone::record::Record;
@@ -46,7 +47,9 @@ fn the_schemas_are_those_of_what_is_written() {
         ("info", schema::<info::show::Info>("emu info --json")),
         (
             "measure-cpu",
-            schema::<Document<measure::beside::Compared<emu_machine::cpu::Cpu>>>("emu measure cpu --json"),
+            schema::<Document<measure::beside::Compared<Referred<emu_machine::cpu::Cpu>>>>(
+                "emu measure cpu --json",
+            ),
         ),
         (
             "measure-disk",
@@ -55,7 +58,7 @@ fn the_schemas_are_those_of_what_is_written() {
         ("measure-hpcc", schema::<Document<measure::hpcc::Outcome>>("emu measure hpcc --json")),
         (
             "measure-memory",
-            schema::<Document<measure::beside::Compared<emu_machine::memory::Memory>>>(
+            schema::<Document<measure::beside::Compared<Referred<emu_machine::memory::Memory>>>>(
                 "emu measure memory --json",
             ),
         ),

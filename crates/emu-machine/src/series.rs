@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use emu_bench::nanos;
-use emu_bench::stats::{Dips, Sample};
+use emu_bench::stats::{Dip, Dips, Sample};
 use emu_core::{Error, Host, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,9 @@ pub struct Series {
     /// Whether others had a part of the CPUs meanwhile: the dips may be theirs, and so may what is usual.
     #[serde(default)]
     pub disturbed: bool,
+    /// The steps, from 0, in which they had, of those that are long enough to tell.
+    #[serde(default)]
+    pub disturbed_steps: Vec<usize>,
     /// What is to be known of the figures, in sentences.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -87,6 +90,14 @@ impl Series {
     /// From the begin of a dip to that of the next, in seconds; `None` where they come irregularly.
     pub fn period_s(&self) -> Option<f64> {
         self.dips.period_values.map(|values| values * self.every_s)
+    }
+
+    /// How many of the dips have a step in which others had a part of the CPUs.
+    pub fn disturbed_dips(&self) -> usize {
+        let is_disturbed = |dip: &&Dip| {
+            self.disturbed_steps.iter().any(|step| (dip.begin..dip.begin + dip.values).contains(step))
+        };
+        self.dips.dips.iter().filter(is_disturbed).count()
     }
 }
 
@@ -102,16 +113,17 @@ pub fn run(
 }
 
 pub(crate) fn run_beside(
-    mut witness: Witness,
+    mut witness: Witness<'_>,
     plan: SeriesPlan,
     names: (&str, &str),
-    sample: impl FnMut(Duration) -> Result<f64>,
+    mut sample: impl FnMut(Duration) -> Result<f64>,
     watch: Watch<'_>,
 ) -> Result<Series> {
     let begin = Instant::now();
-    let run = || run_by(|| begin.elapsed(), plan, names, sample, watch);
-    let (mut series, disturbed) = witness.once(names.0, run)?;
-    series.disturbed = disturbed;
+    // What is little of the whole may be all of a step.
+    let step = |left| witness.beside(|| sample(left)).map(|(rate, seen)| (rate, seen.is_notable()));
+    let (mut series, seen) = witness.beside(|| run_by(|| begin.elapsed(), plan, names, step, watch))?;
+    series.disturbed = witness.note(names.0, seen);
     series.notes.splice(..0, witness.notes());
     Ok(series)
 }
@@ -121,15 +133,16 @@ fn run_by(
     clock: impl Fn() -> Duration,
     plan: SeriesPlan,
     (what, unit): (&str, &str),
-    mut sample: impl FnMut(Duration) -> Result<f64>,
+    mut sample: impl FnMut(Duration) -> Result<(f64, bool)>,
     watch: Watch<'_>,
 ) -> Result<Series> {
     #[derive(Serialize)]
     struct Told {
         at_s: f64,
         rate: f64,
+        disturbed: bool,
     }
-    let mut rates = Vec::new();
+    let (mut rates, mut disturbed_steps) = (Vec::new(), Vec::new());
     let mut number = 0;
     while number < plan.samples() {
         watch(Event::Next { what, left: plan.time(plan.samples() - number) })?;
@@ -137,11 +150,12 @@ fn run_by(
         // A sample that ended late makes the next one shorter, so that the series keeps its step.
         let due = plan.time(number + 1);
         let left = due.saturating_sub(at).max(plan.time(1) / 10);
-        let rate = sample(left)?;
+        let (rate, disturbed) = sample(left)?;
         let next = plan.begun(clock()).clamp(number + 1, plan.samples());
-        tell(watch, "series", &Told { at_s: at.as_secs_f64(), rate })?;
+        tell(watch, "series", &Told { at_s: at.as_secs_f64(), rate, disturbed })?;
         // One that was held up for several steps is a dip of as many.
         rates.extend((number..next).map(|_| rate));
+        disturbed_steps.extend((number..next).filter(|_| disturbed).map(|step| step as usize));
         number = next;
     }
     let dips = Dips::of(&Sample::new(rates.clone())?)?;
@@ -152,6 +166,7 @@ fn run_by(
         rates,
         dips,
         disturbed: false,
+        disturbed_steps,
         notes: notes_of_build(),
     })
 }
@@ -182,7 +197,8 @@ mod tests {
         let sample = |left: Duration| {
             time.set(time.get() + left);
             number += 1;
-            Ok(if number % 8 == 0 { 50.0 } else { 100.0 + f64::from(number % 3) })
+            let rate = if number % 8 == 0 { 50.0 } else { 100.0 + f64::from(number % 3) };
+            Ok((rate, number == 16))
         };
         let mut told = 0;
         let series = run_by(|| time.get(), plan, ("test", "operations"), sample, &mut |event| {
@@ -191,7 +207,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!((series.rates.len(), told), (64, 64));
-        assert_eq!(series.dips.dips.len(), 8);
+        assert_eq!((series.dips.dips.len(), series.disturbed_dips()), (8, 1));
         assert!((series.period_s().unwrap() - 8.0).abs() < 1e-12);
         assert!((series.dips.share - 0.125).abs() < 1e-12);
     }
@@ -204,12 +220,13 @@ mod tests {
             // The machine stands still once, for 20 s.
             let held = time.get() == 30 * STEP;
             time.set(time.get() + if held { 20 * STEP } else { left });
-            Ok(if held { 5.0 } else { 100.0 })
+            Ok((if held { 5.0 } else { 100.0 }, held))
         };
         let series = run_by(|| time.get(), plan, ("test", "operations"), sample, &mut |_| Ok(())).unwrap();
         assert_eq!((series.rates.len(), series.dips.dips.len()), (100, 1));
         assert_eq!((series.dips.dips[0].begin, series.dips.dips[0].values), (30, 20));
         assert!((series.dips.share - 0.2).abs() < 1e-12);
+        assert_eq!(series.disturbed_steps, (30..50).collect::<Vec<_>>());
     }
 
     #[test]
@@ -218,7 +235,7 @@ mod tests {
         let time = Cell::new(Duration::ZERO);
         let sample = |left: Duration| {
             time.set(time.get() + if time.get() == 9 * STEP { 50 * STEP } else { left });
-            Ok(1.0)
+            Ok((1.0, false))
         };
         let series = run_by(|| time.get(), plan, ("test", "operations"), sample, &mut |_| Ok(())).unwrap();
         assert_eq!(series.rates.len(), 10);

@@ -1,13 +1,15 @@
 //! What else the CPUs did while a part of a measurement ran: it makes rates too low and times too long, and nothing in
 //! them tells.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
+use emu_bench::throttle::Throttle;
 use emu_bench::ticks::Ticks;
-use emu_bench::verify::{FOREIGN_MAX, STEAL_MAX};
+use emu_bench::verify::{FOREIGN_MAX, STEAL_MAX, THROTTLED_MAX};
 use emu_bench::workload::process_cpu_ns;
 use emu_core::{CpuList, Host, Result};
+
+use crate::doctor::throttled as too_hot;
 
 /// Of so many parts, one disturbed one is taken again; one at least. Where more are disturbed the machine is not quiet,
 /// and those that are taken again would be disturbed as well.
@@ -34,45 +36,50 @@ pub(crate) fn is_of_disturbance(note: &str) -> bool {
 
 /// What disturbed a part, as shares of the CPUs' time.
 #[derive(Debug, Clone, Copy, Default)]
-struct Disturbance {
+pub(crate) struct Disturbance {
     stolen: f64,
     foreign: f64,
+    /// For which a limit on our own cgroups kept tasks waiting: idle time, as the kernel accounts for it.
+    throttled: f64,
+    /// Whether a CPU lowered its clock for its heat.
+    hot: bool,
 }
 
 impl Disturbance {
-    fn is_notable(self) -> bool {
-        self.stolen > STEAL_MAX || self.foreign > FOREIGN_MAX
+    pub(crate) fn is_notable(self) -> bool {
+        self.hot || self.stolen > STEAL_MAX || self.foreign > FOREIGN_MAX || self.throttled > THROTTLED_MAX
+    }
+
+    fn sum(self) -> f64 {
+        self.stolen + self.foreign + self.throttled + f64::from(u8::from(self.hot))
     }
 
     fn in_words(self) -> String {
-        let of = |share: f64, most: f64, who: &str| {
-            (share > most).then(|| format!("{who} had {:.0}%", share * 100.0))
-        };
-        let stolen = of(self.stolen, STEAL_MAX, "the hypervisor");
-        let foreign = of(self.foreign, FOREIGN_MAX, "other tasks");
-        stolen.into_iter().chain(foreign).collect::<Vec<_>>().join(", ")
+        let of =
+            |share: f64, most: f64, who: &str| (share > most).then(|| format!("{who} {:.0}%", share * 100.0));
+        let words = [
+            of(self.stolen, STEAL_MAX, "the hypervisor had"),
+            of(self.foreign, FOREIGN_MAX, "other tasks had"),
+            of(self.throttled, THROTTLED_MAX, "a limit of our cgroup took"),
+            self.hot.then(|| "heat lowered the clock".to_owned()),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Witness {
-    proc: PathBuf,
-    cpus: CpuList,
+pub(crate) struct Witness<'a> {
+    host: &'a Host,
+    throttle: Throttle,
     others: Others,
     again: usize,
     disturbed: Vec<(String, Disturbance)>,
 }
 
-impl Witness {
-    pub(crate) fn new(host: &Host, parts: usize, others: Others) -> Self {
+impl<'a> Witness<'a> {
+    pub(crate) fn new(host: &'a Host, parts: usize, others: Others) -> Self {
         let again = parts.div_ceil(PARTS_FOR_ONE_AGAIN);
-        Self {
-            proc: host.roots.proc.clone(),
-            cpus: host.allowed.clone(),
-            others,
-            again,
-            disturbed: Vec::new(),
-        }
+        Self { host, throttle: Throttle::of(host), others, again, disturbed: Vec::new() }
     }
 
     /// Measures a part on CPUs of these places, and tells whether it was disturbed. A disturbed one is taken again, and the
@@ -89,35 +96,44 @@ impl Witness {
         if disturbance.is_notable() && self.again > 0 {
             self.again -= 1;
             let (other, less) = self.watched(cpus, &mut part)?;
-            if less.stolen + less.foreign < disturbance.stolen + disturbance.foreign {
+            if less.sum() < disturbance.sum() {
                 (taken, disturbance) = (other, less);
             }
         }
         Ok((taken, self.note(what, disturbance)))
     }
 
-    /// Watches a part that is taken once, on all CPUs, and tells whether it was disturbed.
-    pub(crate) fn once<T>(&mut self, what: &str, part: impl FnOnce() -> Result<T>) -> Result<(T, bool)> {
-        let (taken, disturbance) = self.watched(&self.cpus, part)?;
-        Ok((taken, self.note(what, disturbance)))
-    }
-
     /// Notes what disturbed a part, where that is notable.
-    fn note(&mut self, what: &str, disturbance: Disturbance) -> bool {
+    pub(crate) fn note(&mut self, what: &str, disturbance: Disturbance) -> bool {
         if disturbance.is_notable() {
             self.disturbed.push((what.to_owned(), disturbance));
         }
         disturbance.is_notable()
     }
 
+    /// What disturbed a part on all CPUs; nothing is noted.
+    pub(crate) fn beside<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
+        self.watched(&self.host.allowed, part)
+    }
+
     fn watched<T>(&self, cpus: &CpuList, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
-        let ticks = || Ticks::now(&self.proc, cpus).ok();
-        let (before, begin, used) = (ticks(), Instant::now(), process_cpu_ns());
+        let ticks = || Ticks::now(&self.host.roots.proc, cpus).ok();
+        let (before, used) = (ticks(), process_cpu_ns());
+        let (held, hot, begin) = (self.throttle.all_ns(), too_hot(self.host), Instant::now());
         let taken = part()?;
-        let (wall_s, used_s) =
-            (begin.elapsed().as_secs_f64(), process_cpu_ns().saturating_sub(used) as f64 / 1e9);
-        let Some((before, after)) = before.zip(ticks()) else { return Ok((taken, Disturbance::default())) };
-        Ok((taken, self.disturbance(after.since(before), cpus.len(), wall_s, used_s)))
+        let seconds = |now: u64, before: u64| now.saturating_sub(before) as f64 / 1e9;
+        let (wall_s, used_s) = (begin.elapsed().as_secs_f64(), seconds(process_cpu_ns(), used));
+        let shares = before
+            .zip(ticks())
+            .map(|(before, after)| self.disturbance(after.since(before), cpus.len(), wall_s, used_s));
+        Ok((
+            taken,
+            Disturbance {
+                throttled: seconds(self.throttle.all_ns(), held) / (wall_s * cpus.len() as f64),
+                hot: too_hot(self.host) > hot,
+                ..shares.unwrap_or_default()
+            },
+        ))
     }
 
     fn disturbance(&self, passed: Ticks, cpus: usize, wall_s: f64, used_s: f64) -> Disturbance {
@@ -125,11 +141,11 @@ impl Witness {
             Others::Count => passed.foreign(wall_s, cpus, used_s),
             Others::Work => 0.0,
         };
-        Disturbance { stolen: passed.stolen_share(), foreign }
+        Disturbance { stolen: passed.stolen_share(), foreign, ..Disturbance::default() }
     }
 
     pub(crate) fn notes(mut self) -> Vec<String> {
-        self.disturbed.sort_by(|(_, a), (_, b)| (b.stolen + b.foreign).total_cmp(&(a.stolen + a.foreign)));
+        self.disturbed.sort_by(|(_, a), (_, b)| b.sum().total_cmp(&a.sum()));
         let named = self.disturbed.iter().take(NAMED);
         let mut parts: Vec<_> = named.map(|(what, seen)| format!("{what} ({})", seen.in_words())).collect();
         let more = self.disturbed.len().saturating_sub(NAMED);
@@ -150,6 +166,7 @@ mod tests {
 
     use super::*;
     use crate::testing::host_of;
+    use emu_core::{Controller, Hierarchy};
 
     /// A host of one CPU whose `/proc/stat` is what the test writes, in ticks of 10 ms.
     fn host() -> (tempfile::TempDir, Host) {
@@ -207,11 +224,51 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_of_our_own_group_and_heat_disturb() {
+        let (dir, mut host) = host();
+        host.roots.sys = dir.path().to_owned();
+        ticks(&dir, 0, 0, 0);
+        let heat = host.roots.cpus().join("cpu0/thermal_throttle");
+        fs::create_dir_all(&heat).unwrap();
+        let group = dir.path().join("group");
+        fs::create_dir(&group).unwrap();
+        host.cgroups.hierarchies = vec![Hierarchy {
+            version: 2,
+            mount: group.clone(),
+            shown: "/".into(),
+            controllers: vec![Controller::Cpu],
+            granted: vec![],
+            own: group.clone(),
+            writable: false,
+        }];
+        let write = |held_us: u64, events: u64| {
+            fs::write(
+                group.join("cpu.stat"),
+                format!("nr_periods 9\nnr_throttled 1\nthrottled_usec {held_us}\n"),
+            )
+            .unwrap();
+            fs::write(heat.join("core_throttle_count"), events.to_string()).unwrap();
+        };
+        let of = |held_us: u64, events: u64| {
+            write(5, 7);
+            let part = || {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                write(5 + held_us, 7 + events);
+                Ok(())
+            };
+            Witness::new(&host, 1, Others::Count).beside(part).unwrap().1
+        };
+        assert!(!of(0, 0).is_notable(), "{:?}", of(0, 0));
+        assert!(of(5000, 0).in_words().starts_with("a limit of our cgroup took "), "{:?}", of(5000, 0));
+        assert_eq!(of(0, 1).in_words(), "heat lowered the clock");
+    }
+
+    #[test]
     fn the_most_disturbed_parts_are_named_and_the_others_counted() {
         let (_dir, host) = host();
         let mut witness = Witness::new(&host, 1, Others::Count);
         for (name, foreign) in [("a", 0.1), ("b", 0.4), ("c", 0.2), ("d", 0.3), ("e", 0.05)] {
-            witness.disturbed.push((name.into(), Disturbance { stolen: 0.0, foreign }));
+            witness.disturbed.push((name.into(), Disturbance { foreign, ..Disturbance::default() }));
         }
         let notes = witness.notes().join("");
         assert!(

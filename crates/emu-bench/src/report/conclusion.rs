@@ -2,11 +2,11 @@
 
 use emu_core::MethodId;
 
-use super::results::{CellResult, Judged, Results};
+use super::results::{CellResult, Judged, Results, missing};
 use crate::experiment::NONE;
 use crate::external::external;
 use crate::listed;
-use crate::numbers::signed;
+use crate::numbers::{percent, signed};
 use crate::stats::Verdict;
 
 /// More pairs than this are no advice.
@@ -41,7 +41,7 @@ pub(super) fn sentence(results: &Results) -> String {
         return "Nothing was measured that tells which method to use.".into();
     }
     let advice = format!("On this host {}.", parts.join("; "));
-    [Some(advice), undecided(results)].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    [Some(advice), undecided(&results.cells)].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 fn any_of(methods: &[String]) -> String {
@@ -51,31 +51,46 @@ fn any_of(methods: &[String]) -> String {
     }
 }
 
-fn undecided(results: &Results) -> Option<String> {
-    let cells = || results.cells.iter().filter(|cell| cell.contender != NONE);
-    let needed = |cell: &CellResult| match cell.finding.verdict {
-        Verdict::NotEnoughData { pairs_needed } => Some(pairs_needed),
-        Verdict::Pass | Verdict::Fail => None,
-    };
-    let open: Vec<_> = cells().filter_map(needed).collect();
-    let mut would: Vec<_> = open.iter().flatten().filter(|pairs| **pairs <= PAIRS_MAX).collect();
+fn undecided(cells: &[CellResult]) -> Option<String> {
+    let cells = || cells.iter().filter(|cell| cell.contender != NONE);
+    let (mut would, mut more, mut disturbed, mut border) = (Vec::new(), 0, 0, 0);
+    for cell in cells() {
+        match (cell.finding.verdict, cell.finding.doubt) {
+            (Verdict::Pass | Verdict::Fail, _) => {}
+            (Verdict::NotEnoughData { pairs_needed: Some(pairs) }, _) if pairs > PAIRS_MAX => more += 1,
+            (Verdict::NotEnoughData { pairs_needed: Some(pairs) }, _) => would.push(pairs),
+            (Verdict::NotEnoughData { pairs_needed: None }, Some(_)) => disturbed += 1,
+            (Verdict::NotEnoughData { pairs_needed: None }, None) => border += 1,
+        }
+    }
     would.sort_unstable();
+    let open = would.len() + more + disturbed + border;
     // The last ones lie on the border, and would take any number.
     let some = would.len().div_ceil(2);
-    let take = match some.checked_sub(1).and_then(|last| would.get(last)) {
-        None => ", and no number of pairs like these would decide them".to_owned(),
-        Some(pairs) => format!("; {pairs} pairs of each would decide {some} of them (--reps {pairs})"),
-    };
-    (!open.is_empty()).then(|| format!("{} of {} cells are undecided{take}.", open.len(), cells().count()))
+    let few = some.checked_sub(1).and_then(|last| would.get(last));
+    let of = |count: usize, words: &str| (count > 0).then(|| format!("; {count} {words}"));
+    let parts = [
+        few.map(|pairs| format!("; {pairs} pairs of each would decide {some} of them (--reps {pairs})")),
+        of(more, &format!("would take more than {PAIRS_MAX} pairs")),
+        of(
+            disturbed,
+            "had disturbances or windows that are far off: measure again while the machine is calm",
+        ),
+        of(border, "at the border of what passes, which no number of pairs like these would decide"),
+    ];
+    let take: String = parts.into_iter().flatten().collect();
+    (open > 0).then(|| format!("{open} of {} cells are undecided{take}.", cells().count()))
 }
 
 /// A method on the ground of a kind where it is furthest off.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Candidate {
     contender: MethodId,
     verdict: Verdict,
     /// The error of the speed that is furthest off there; `None` where a ground has no undisturbed pairs.
     off: Option<f64>,
+    /// The speeds at which only others were measured there.
+    missing: Vec<f64>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -100,7 +115,10 @@ fn judge(candidates: &[Candidate]) -> Option<Judgement> {
 /// `cpu-hogs (+2.3% at worst)`.
 fn words(candidate: &Candidate) -> String {
     let error = candidate.off.map_or_else(|| "-".into(), |error| format!("{} at worst", signed(error)));
-    format!("{} ({error})", candidate.contender)
+    let missing: Vec<_> = candidate.missing.iter().copied().map(percent).collect();
+    let missing =
+        if missing.is_empty() { String::new() } else { format!("; not measured at {}", listed(&missing)) };
+    format!("{} ({error}{missing})", candidate.contender)
 }
 
 /// How far an error is from none, on the logarithmic scale: twice too fast is as far as twice too slow.
@@ -121,19 +139,43 @@ fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
         let verdict = Verdict::of_all(of_one.iter().map(|judged| judged.verdict))?;
         let off =
             offs.and_then(|offs| offs.into_iter().max_by(|a, b| magnitude(*a).total_cmp(&magnitude(*b))));
-        (of_one.len() == grounds).then_some(Candidate { contender, verdict, off })
+        let missing = missing(&results.cells, contender, |name| workloads.contains(&name));
+        (of_one.len() == grounds).then_some(Candidate { contender, verdict, off, missing })
     };
     results.methods().into_iter().filter(|one| external(*one).is_none()).filter_map(candidate).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::cell;
     use super::*;
+
+    #[test]
+    fn what_would_decide_is_told_of_each_kind_of_cell() {
+        let of = |verdict, disturbed| {
+            let mut cell = cell(0.5, &[0.5; 12], disturbed);
+            cell.finding.verdict = verdict;
+            cell
+        };
+        let needs = |pairs| of(Verdict::NotEnoughData { pairs_needed: Some(pairs) }, 0);
+        let pass = || of(Verdict::Pass, 0);
+        assert_eq!(undecided(&[pass()]), None);
+        let many = undecided(&[pass(), needs(1001)]).unwrap();
+        assert_eq!(many, "1 of 2 cells are undecided; 1 would take more than 1000 pairs.");
+        let disturbed = undecided(&[of(UNTOLD, 12), pass()]).unwrap();
+        assert!(disturbed.contains("undecided; 1 had disturbances or"), "{disturbed}");
+        assert!(!disturbed.contains("no number"), "{disturbed}");
+        let all = undecided(&[needs(30), needs(90), of(UNTOLD, 0), of(UNTOLD, 12)]).unwrap();
+        for part in ["30 pairs of each would decide 1 of", "; 1 had dist", "; 1 at the border of what passes"]
+        {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+    }
 
     const UNTOLD: Verdict = Verdict::NotEnoughData { pairs_needed: None };
 
     fn candidate(method: &str, verdict: Verdict, error: f64) -> Candidate {
-        Candidate { contender: method.parse().unwrap(), verdict, off: Some(error) }
+        Candidate { contender: method.parse().unwrap(), verdict, off: Some(error), missing: vec![] }
     }
 
     #[test]
@@ -150,7 +192,9 @@ mod tests {
         let nearer = candidate("cpu-lim", Verdict::Pass, 0.01);
         let untold = candidate("fracas", UNTOLD, 0.0);
         let wrong = candidate("cpu-freeze", Verdict::Fail, 0.3);
-        let right = vec!["cpu-hogs (+3.0% at worst)".to_owned(), "cpu-lim (+1.0% at worst)".to_owned()];
+        let nearer = Candidate { missing: vec![0.25, 0.1], ..nearer };
+        let right = ["cpu-hogs (+3.0% at worst)", "cpu-lim (+1.0% at worst; not measured at 25% and 10%)"];
+        let right = right.map(str::to_owned).to_vec();
         assert_eq!(judge(&[passed, untold, nearer, wrong]), Some(Judgement::Use(right)));
     }
 
@@ -159,8 +203,9 @@ mod tests {
         let untold = candidate("fracas", UNTOLD, 0.01);
         let disturbed = Candidate { off: None, ..candidate("cpu-lim", UNTOLD, 0.0) };
         let wrong = candidate("cpu-hogs", Verdict::Fail, 0.3);
-        for candidates in [&[untold][..], &[disturbed], &[untold, wrong], &[disturbed, wrong]] {
-            assert_eq!(judge(candidates), None);
+        let both = |one: &Candidate| vec![one.clone(), wrong.clone()];
+        for candidates in [both(&untold), both(&disturbed), vec![untold], vec![disturbed]] {
+            assert_eq!(judge(&candidates), None);
         }
     }
 }

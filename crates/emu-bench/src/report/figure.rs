@@ -8,7 +8,7 @@ use super::results::{CellResult, Ground, Judged, Results, ground_name};
 use super::series::{Point, Series};
 use super::style;
 use crate::experiment::NONE;
-use crate::numbers::percent;
+use crate::numbers::{percent, prefix};
 use crate::stats::Spread;
 use crate::workload::workload;
 
@@ -78,7 +78,7 @@ fn error_of(judged: &Judged, x: f64) -> Option<Point> {
 pub(super) fn of_ground(results: &Results, ground: &Ground) -> Result<String> {
     let cells = results.cells_of(ground);
     let highest = cells.iter().map(|cell| cell.perceived(ground).high).fold(ground.native.high, f64::max);
-    let (scale, prefix) = style::prefix(highest);
+    let (scale, prefix) = prefix(highest);
     let unit = workload(&ground.workload).map_or("work", |workload| workload.unit());
     let reference = results.reference.as_f64() / 1e9;
     let contenders: Vec<_> = results.contenders();

@@ -13,12 +13,17 @@ use crate::verify::{Pair, Plan, Side, Trial, Window, counting, findings, rates};
 pub(super) struct Measured<'a> {
     experiment: &'a Experiment,
     pub(super) cell: &'a Cell,
-    taken: Vec<&'a Taken>,
+    /// Each with the rounds of the records before its own.
+    taken: Vec<(usize, &'a Taken)>,
 }
 
 impl Measured<'_> {
     fn pairs(&self) -> Vec<Pair> {
-        self.taken.iter().map(|taken| taken.pair.clone()).collect()
+        let pair = |(before, taken): &(usize, &Taken)| Pair {
+            number: before + taken.pair.number,
+            ..taken.pair.clone()
+        };
+        self.taken.iter().map(pair).collect()
     }
 
     pub(super) fn rates(&self) -> Result<Vec<stats::Pair>> {
@@ -80,10 +85,12 @@ impl Measured<'_> {
 /// Cells with a pair that counts; equal cells of several records are taken together.
 pub(super) fn measured(records: &[Stored]) -> Vec<Measured<'_>> {
     let mut all: Vec<Measured<'_>> = Vec::new();
+    let mut before = 0;
     for record in records {
         for (number, cell) in record.experiment.cells.iter().enumerate() {
-            let taken: Vec<_> = record.rows.taken.iter().filter(|taken| taken.cell == number).collect();
-            if taken.iter().all(|taken| !taken.pair.kept) {
+            let taken = record.rows.taken.iter().filter(|taken| taken.cell == number);
+            let taken: Vec<_> = taken.map(|taken| (before, taken)).collect();
+            if taken.iter().all(|(_, taken)| !taken.pair.kept) {
                 continue;
             }
             let alike = |one: &&mut Measured<'_>| {
@@ -96,6 +103,7 @@ pub(super) fn measured(records: &[Stored]) -> Vec<Measured<'_>> {
                 None => all.push(Measured { experiment: &record.experiment, cell, taken }),
             }
         }
+        before += record.rows.taken.iter().map(|taken| taken.pair.number + 1).max().unwrap_or(0);
     }
     all
 }
@@ -158,4 +166,29 @@ pub(super) fn judged(
         }
     }
     Ok(judged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distinct;
+    use crate::record;
+
+    #[test]
+    fn rounds_of_several_records_are_kept_apart() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../benches/results/buchert-2011-cpu-lim.intel-xeon.2026-11-22");
+        let stored = || {
+            let (about, lines) = record::read(&folder).unwrap();
+            let (experiment, rows) = Experiment::stored(&folder, &about, &lines).unwrap();
+            Stored { about, experiment, rows }
+        };
+        let rounds = |records: &[Stored]| {
+            let rates = measured(records)[0].numbered_rates().unwrap();
+            distinct(rates.into_iter().map(|(number, _)| number)).len()
+        };
+        let once = rounds(&[stored()]);
+        assert!(once > 5);
+        assert_eq!(rounds(&[stored(), stored()]), 2 * once);
+    }
 }

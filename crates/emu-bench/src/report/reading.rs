@@ -8,7 +8,7 @@ use super::comparison::compare;
 use super::conclusion;
 use super::measured::{Measured, judged, measured};
 use super::published::BUCHERT_2011;
-use super::results::{CellResult, Ground, Judged, Results, SCHEMA, Total, ground_name, is_promised};
+use super::results::{CellResult, Ground, Judged, Results, SCHEMA, Total, ground_name, is_promised, missing};
 use super::standing;
 use super::stored::{Stored, smoothness, unavailable};
 use crate::experiment::{Experiment, NONE, Run, in_order};
@@ -138,7 +138,8 @@ fn totals(fidelity: &[Judged], cells: &[CellResult]) -> Vec<Total> {
     let total = |contender: MethodId| {
         let promised =
             || fidelity.iter().filter(|one| one.contender == contender && is_promised(&one.workload));
-        let is_open = promised().any(|one| matches!(one.verdict, Verdict::NotEnoughData { .. }));
+        let is_open = promised().any(|one| matches!(one.verdict, Verdict::NotEnoughData { .. }))
+            || !missing(cells, contender, is_promised).is_empty();
         let (worst, score) = promised()
             .filter_map(|one| Some((one, one.fidelity?.score.estimate)))
             .min_by(|a, b| a.1.total_cmp(&b.1))?;

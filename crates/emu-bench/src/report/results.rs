@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::published::Compared;
+use crate::distinct;
 use crate::experiment::{NONE, OwnCosts, Refusal, in_order};
 use crate::memory::StreamSize;
 use crate::numbers::percent;
@@ -185,7 +186,7 @@ pub struct Total {
     /// The method.
     pub contender: MethodId,
     /// The score of the worst ground, 0 to 100, of those that emulation promises to get right; `None` where one of them has
-    /// no verdict.
+    /// no verdict, or was measured at a speed with others only.
     pub score: Option<f64>,
     /// That ground.
     pub worst: String,
@@ -358,6 +359,19 @@ impl CellResult {
     }
 }
 
+/// The speeds at which others were measured at such works, and this one was not: it was refused there, or failed.
+pub(super) fn missing(
+    cells: &[CellResult],
+    contender: MethodId,
+    is_meant: impl Fn(&str) -> bool,
+) -> Vec<f64> {
+    let of = |cell: &CellResult| (cell.workload.clone(), cell.cores, cell.share);
+    let own: Vec<_> = cells.iter().filter(|cell| cell.contender == contender).map(of).collect();
+    let is_missing =
+        |cell: &&CellResult| cell.contender != NONE && is_meant(&cell.workload) && !own.contains(&of(cell));
+    distinct(cells.iter().filter(is_missing).map(|cell| cell.share))
+}
+
 pub(super) fn is_promised(name: &str) -> bool {
     workload(name).is_ok_and(Workload::is_promised)
 }
@@ -366,6 +380,19 @@ pub(super) fn is_promised(name: &str) -> bool {
 mod tests {
     use super::super::testing::cell;
     use super::*;
+
+    #[test]
+    fn a_speed_that_was_refused_or_failed_is_missing() {
+        let of = |method: &str, share| CellResult {
+            contender: method.parse().unwrap(),
+            ..cell(share, &[share; 12], 0)
+        };
+        // Refused and failed ones have no cell.
+        let cells = [of("cpu-hogs", 0.5), of("cpu-hogs", 0.25), of("cpu-lim", 0.5), of("none", 0.75)];
+        let missing = |method: &str, work| missing(&cells, method.parse().unwrap(), |name| name == work);
+        assert_eq!(missing("cpu-lim", "cpu-loop"), [0.25]);
+        assert!(missing("cpu-hogs", "cpu-loop").is_empty() && missing("cpu-lim", "stream").is_empty());
+    }
 
     #[test]
     fn the_furthest_speed_is_one_with_the_verdict_of_all() {

@@ -87,10 +87,6 @@ pub(super) fn look(place: usize) -> Look {
     Look { colour, shape, radius: MARKER }
 }
 
-pub(super) fn prefix(largest: f64) -> (f64, &'static str) {
-    [(1e9, "G"), (1e6, "M"), (1e3, "k")].into_iter().find(|(scale, _)| largest >= *scale).unwrap_or((1.0, ""))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::marker::outline;

@@ -13,7 +13,7 @@ use crate::workload::Job;
 pub const STEAL_MAX: f64 = 0.01;
 
 /// Share of the CPUs' time for which limits of our own cgroups may keep tasks waiting.
-const THROTTLED_MAX: f64 = 0.01;
+pub const THROTTLED_MAX: f64 = 0.01;
 
 /// The largest change of the core clock between the two windows of a pair that is no disturbance. Ratios are taken at equal
 /// mean clocks, and the mean does not tell whether a clock was higher while tasks ran than while they were stopped.

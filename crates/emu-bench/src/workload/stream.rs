@@ -54,7 +54,7 @@ impl Workload for Stream {
 
     fn job(&self, setting: &Setting) -> Job {
         let host = Host::detect(&Roots::system());
-        let arrays = host.ok().map(|host| StreamSize::of(&host, &setting.cpus));
+        let arrays = host.and_then(|host| StreamSize::of(&host, &setting.cpus)).ok();
         Job { active: setting.cpus.len(), arrays, ..Job::new(self.name(), &setting.cpus) }
     }
 

@@ -108,7 +108,7 @@ fn delivered(samples: &[Sample]) -> Result<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::super::Order;
-    use super::super::testing::{sweep, twice};
+    use super::super::testing::{sample, sweep, twice};
     use super::*;
 
     #[test]
@@ -159,6 +159,14 @@ mod tests {
         assert!((model.predicted(1.0) - 57.0).abs() < 1e-9, "{:?}", model.weighted);
         assert!(model.places.iter().all(|place| place.count == 2 && place.sd.is_some()));
         assert_eq!((model.proportional_fails, model.bands.len()), (Some(true), 1));
+    }
+
+    #[test]
+    fn machines_with_many_quotas_are_analysed() {
+        let quotas = (1..=80).map(|tenth| f64::from(tenth) / 10.0);
+        let once: Vec<_> = quotas.map(|quota| sample(Order::Random, quota, 8, 60.0 * quota)).collect();
+        let model = Analysis::of(&twice(&once, 0.01), Threads::All, 8).unwrap().measured;
+        assert_eq!((model.places.len(), model.proportional_fails), (80, Some(false)));
     }
 
     #[test]

@@ -27,8 +27,11 @@ pub struct Compared {
     pub model: Model,
     /// CPUs of the largest quota.
     pub cpus: usize,
-    /// The mean ratio of its rates to those of the first calibration over the quotas of both, less 1; `None` for the first,
-    /// and where fewer than three quotas are those of both.
+    /// Quotas of which every sample was disturbed.
+    #[serde(default)]
+    pub disturbed_quotas: Vec<f64>,
+    /// The mean ratio of its rates to those of the first calibration over the quotas of both that were not disturbed, less
+    /// 1; `None` for the first, and where fewer than three quotas are such.
     pub against_first: Option<Interval>,
 }
 
@@ -59,28 +62,33 @@ pub fn compare(settings: &[Setting<'_>]) -> Result<Vec<Compared>> {
         return Err(Error::usage("cannot compare calibrations that have no number of threads in common")
             .hint("calibrate all of them in the same way: as published, or not"));
     };
-    let models = settings.iter().filter_map(|setting| Some((setting, of(setting, threads)?.measured)));
-    let models: Vec<_> = models.collect();
-    models
-        .iter()
+    let all = settings.iter().filter_map(|setting| Some((setting, of(setting, threads)?)));
+    let all: Vec<_> = all.collect();
+    all.iter()
         .enumerate()
-        .map(|(number, (setting, model))| {
-            let base = models.first().filter(|_| number > 0).map(|(_, base)| base);
+        .map(|(number, (setting, one))| {
+            let base = all.first().filter(|_| number > 0).map(|(_, base)| base);
             Ok(Compared {
                 name: setting.name.to_owned(),
                 threads,
-                model: model.clone(),
+                model: one.measured.clone(),
                 cpus: setting.measured.cpus,
-                against_first: base.map(|base| ratio(model, base)).transpose()?.flatten(),
+                disturbed_quotas: one.disturbed_quotas.clone(),
+                against_first: base.map(|base| ratio(one, base)).transpose()?.flatten(),
             })
         })
         .collect()
 }
 
-fn ratio(model: &Model, base: &Model) -> Result<Option<Interval>> {
-    let logs = model.places.iter().filter_map(|place| {
-        // Quotas are multiples of a step, but for rounding.
-        let other = base.places.iter().find(|other| (other.x / place.x - 1.0).abs() < 1e-9)?;
+fn ratio(one: &Analysis, base: &Analysis) -> Result<Option<Interval>> {
+    // Quotas are multiples of a step, but for rounding.
+    let is_same = |quota: f64, other: f64| (other / quota - 1.0).abs() < 1e-9;
+    let logs = one.measured.places.iter().filter_map(|place| {
+        let mut disturbed = one.disturbed_quotas.iter().chain(&base.disturbed_quotas);
+        if disturbed.any(|quota| is_same(*quota, place.x)) {
+            return None;
+        }
+        let other = base.measured.places.iter().find(|other| is_same(other.x, place.x))?;
         Some((place.mean / other.mean).ln())
     });
     let logs: Vec<f64> = logs.collect();
@@ -123,6 +131,29 @@ mod tests {
         let [faster, same] = [1, 2].map(|number: usize| compared[number].against_first.unwrap());
         assert!(faster.contains(0.1) && !faster.contains(0.0), "{faster:?}");
         assert!(same.estimate.abs() < 1e-9, "{same:?}");
+    }
+
+    #[test]
+    fn a_record_of_no_cpu_is_refused() {
+        let mut damaged = Measured { cpus: 0, ..measured(|quota| 50.0 * quota, 1000, Threads::All) };
+        damaged.analyses[0].threads = Threads::Ceiling;
+        assert_eq!(damaged.analysed_again().unwrap_err().kind(), ErrorKind::Usage);
+    }
+
+    #[test]
+    fn quotas_that_others_disturbed_are_not_compared() {
+        let calm = measured(|quota| 50.0 * quota, 1000, Threads::All);
+        let mut other = calm.clone();
+        for sample in other.samples.iter_mut().filter(|sample| sample.quota < 1.05) {
+            (sample.gflops, sample.foreign) = (sample.gflops / 2.0, Some(0.5));
+        }
+        let other = other.analysed_again().unwrap();
+        for settings in [[&calm, &other], [&other, &calm]] {
+            let settings = settings.map(|measured| Setting { name: "a", measured });
+            let compared = compare(&settings).unwrap();
+            assert!(compared[1].against_first.unwrap().estimate.abs() < 1e-9, "{compared:?}");
+            assert_eq!(compared.iter().map(|one| one.disturbed_quotas.len()).sum::<usize>(), 10);
+        }
     }
 
     #[test]

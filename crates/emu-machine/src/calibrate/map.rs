@@ -16,6 +16,7 @@ use super::{Analysis, Measured, Residuals, Threads};
 pub struct Other {
     settings: Vec<f64>,
     gflops: Vec<f64>,
+    disturbed_quotas: usize,
     linpack: Option<Linpack>,
 }
 
@@ -38,7 +39,8 @@ impl fmt::Display for Linpack {
     }
 }
 
-/// A machine that does not follow a line, so that the equivalent may be off by more than its error says.
+/// A machine that does not follow a line, or that others disturbed, so that the equivalent may be off by more than its error
+/// says.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Doubt {
     /// Whether it is the local one.
@@ -47,11 +49,25 @@ pub struct Doubt {
     pub r_squared: Option<f64>,
     /// How far its rates are from the line.
     pub residuals: Residuals,
+    /// Whether the line is a model all the same.
+    #[serde(default)]
+    pub is_linear: bool,
+    /// Quotas of which every sample was disturbed.
+    #[serde(default)]
+    pub disturbed_quotas: usize,
 }
 
 impl Doubt {
-    fn of(is_local: bool, fit: &LinearFit, residuals: Residuals) -> Option<Self> {
-        (!is_linear(fit, &residuals)).then_some(Self { is_local, r_squared: fit.r_squared, residuals })
+    fn of(is_local: bool, fit: &LinearFit, residuals: Residuals, disturbed_quotas: usize) -> Option<Self> {
+        let is_linear = is_linear(fit, &residuals);
+        let r_squared = fit.r_squared;
+        (!is_linear || disturbed_quotas > 0).then_some(Self {
+            is_local,
+            r_squared,
+            residuals,
+            is_linear,
+            disturbed_quotas,
+        })
     }
 }
 
@@ -82,15 +98,17 @@ impl Other {
     /// Another machine's calibration, with the threads that stand for it, at equal core clock where that is known.
     pub fn of(measured: &Measured) -> Result<Self> {
         let linpack = Linpack::of(measured)?;
-        let (own, _) = decisive(&own(&measured.samples, linpack.threads, measured.cpus));
+        let (own, disturbed) = decisive(&own(&measured.samples, linpack.threads, measured.cpus));
         let own = at_equal_clock(&own).unwrap_or(own);
         let (settings, gflops) = own.iter().map(|sample| (sample.quota, sample.gflops)).unzip();
-        Ok(Self { settings, gflops, linpack: Some(linpack) })
+        Ok(Self { settings, gflops, disturbed_quotas: disturbed.len(), linpack: Some(linpack) })
     }
 
     /// Lines of `setting,gflops`, of which the first may have their names instead.
     pub fn of_csv(text: &str) -> Result<Self> {
-        let has_names = text.lines().next().is_some_and(|first| point(first).is_none());
+        let text = text.trim_start_matches('\u{feff}');
+        let is_name = |field: &str| field.trim().parse::<f64>().is_err();
+        let has_names = text.lines().next().is_some_and(|first| first.split(',').all(is_name));
         let lines = text.lines().enumerate().skip(usize::from(has_names));
         let points = lines.filter(|(_, line)| !line.trim().is_empty()).map(|(number, line)| {
             point(line).ok_or_else(|| {
@@ -99,7 +117,7 @@ impl Other {
             })
         });
         let (settings, gflops) = points.collect::<Result<Vec<_>>>()?.into_iter().unzip();
-        Ok(Self { settings, gflops, linpack: None })
+        Ok(Self { settings, gflops, disturbed_quotas: 0, linpack: None })
     }
 }
 
@@ -142,7 +160,8 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
         .hint("a line is no model of what was not measured; calibrate the other machine at that setting"));
     }
     let gflops = theirs.at(setting);
-    let own = main(here)?.model();
+    let main = main(here)?;
+    let own = main.model();
     let [slope, their_slope] = [own.line(), &theirs].map(|line| line.slope.interval.estimate);
     for (slope, machine) in [(slope, "this machine"), (their_slope, "the other machine")] {
         if slope.is_nan() || slope <= 0.0 {
@@ -166,11 +185,11 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
         ))
         .hint("this machine has no measured setting that is as fast; choose another setting"));
     }
-    let doubts: Vec<_> =
-        [Doubt::of(true, &own.fit, own.residuals), Doubt::of(false, &fit, Residuals::of(&theirs, &places)?)]
-            .into_iter()
-            .flatten()
-            .collect();
+    let doubts = [
+        Doubt::of(true, &own.fit, own.residuals, main.disturbed_quotas.len()),
+        Doubt::of(false, &fit, Residuals::of(&theirs, &places)?, there.disturbed_quotas),
+    ];
+    let doubts: Vec<_> = doubts.into_iter().flatten().collect();
     let sd = theirs.residual_sd.hypot(own.line().residual_sd);
     let cpus = here.cpus as f64;
     Ok(Equivalent {
@@ -181,7 +200,7 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
         quota_sd: sd / slope,
         speed: quota / cpus,
         speed_sd: sd / slope / cpus,
-        both_linear: doubts.is_empty(),
+        both_linear: doubts.iter().all(|doubt| doubt.is_linear),
         doubts,
     })
 }
@@ -255,6 +274,30 @@ mod tests {
         let one = machine(-3.0, 23.4);
         let found = equivalent(&one, &Other::of(&one).unwrap(), 1.7).unwrap();
         assert!((found.quota - 1.7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_first_line_is_of_names_only_where_it_has_no_number() {
+        let of = |first: &str| Other::of_csv(&format!("{first}\n2,20\n3,30\n"));
+        assert_eq!(of("memory,gflops").unwrap().settings, [2.0, 3.0]);
+        assert_eq!(of("\u{feff}1,10").unwrap().settings, [1.0, 2.0, 3.0]);
+        for damaged in ["1,1O", "1", "l,10", "1,10,5"] {
+            assert!(of(damaged).unwrap_err().to_string().contains("line 1 is not"), "{damaged}");
+        }
+    }
+
+    #[test]
+    fn a_calibration_that_others_disturbed_is_in_doubt() {
+        let calm = machine(0.0, 50.0);
+        let mut samples = calm.samples.clone();
+        samples.iter_mut().take(3).for_each(|sample| sample.foreign = Some(0.3));
+        let disturbed = measured(samples);
+        for (here, there, is_local) in [(&calm, &disturbed, false), (&disturbed, &calm, true)] {
+            let found = equivalent(here, &Other::of(there).unwrap(), 2.0).unwrap();
+            let [doubt] = found.doubts[..] else { panic!("{found:?}") };
+            assert_eq!((doubt.is_local, doubt.is_linear, doubt.disturbed_quotas), (is_local, true, 3));
+            assert!(found.both_linear);
+        }
     }
 
     #[test]

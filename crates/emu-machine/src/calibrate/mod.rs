@@ -124,6 +124,9 @@ impl Measured {
 
     /// The same with its samples analysed by the rules of this emu, whichever has measured them.
     pub fn analysed_again(mut self) -> Result<Self> {
+        if self.cpus == 0 {
+            return Err(Error::usage("it is of no CPU").hint("the record is damaged: calibrate again"));
+        }
         let threads: Vec<Threads> = self.analyses.iter().map(|one| one.threads).collect();
         self.analyses = analyses(&self.samples, &threads, self.cpus)?;
         Ok(self)

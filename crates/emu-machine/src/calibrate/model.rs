@@ -102,6 +102,9 @@ pub struct Model {
     pub bands: Vec<Band>,
     /// Rate per CPU second at the lowest third of quotas relative to the highest third.
     pub clock_ratio: f64,
+    /// The interval of the same ratio of means; `None` in records of older emus, and where a third has one sample.
+    #[serde(default)]
+    pub clock_ratio_interval: Option<Interval>,
 }
 
 impl Model {
@@ -117,8 +120,8 @@ impl Model {
         let (proportional_worst, worst_quota) =
             largest(places.iter().map(|place| (off(place.mean, place.x), place.x)))?;
         let fails = |scatter: Scatter| -> Result<bool> {
-            // One of all quotas is off by chance no more often than 5 % of the time (Bonferroni).
-            let level = Level::new(1.0 - 0.05 / places.len() as f64)?;
+            // One of all quotas is off by chance no more often than 5 % of the time.
+            let level = Level::of_each(places.len());
             let ends = places.iter().map(|place| Ok((scatter.of_mean(place, level)?, place.x)));
             let ends = ends.collect::<Result<Vec<_>>>()?;
             let beyond = |(mean, quota): &(Interval, f64)| {
@@ -140,8 +143,9 @@ impl Model {
             proportional_fails: scatter.map(fails).transpose()?,
             residuals: Residuals::of(&line, &places)?,
             bands: scatter.map_or(Ok(Vec::new()), |scatter| bands(samples, &places, scatter, lack_of_fit))?,
-            clock_ratio: low_to_high(samples, |sample| Some(sample.gflops / sample.cpus_used))?
-                .unwrap_or(1.0),
+            clock_ratio: low_to_high(samples, |sample| Some(per_second(sample)))?.unwrap_or(1.0),
+            clock_ratio_interval: thirds(samples, |sample| Some(per_second(sample)))?
+                .and_then(|[low, high]| Interval::of_ratio(&low, &high, Level::P95).ok()),
             places,
         })
     }
@@ -214,15 +218,25 @@ fn bands(samples: &[Sample], places: &[Place], scatter: Scatter, lack: Option<FT
 
 /// Median of a value at the lowest third of quotas / at the highest third; `None` where a sample has no value.
 pub(super) fn low_to_high(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Result<Option<f64>> {
+    Ok(thirds(samples, value)?.map(|[low, high]| low.median() / high.median()))
+}
+
+/// A value at the lowest third of quotas, and at the highest; `None` where a sample has none.
+fn thirds(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Result<Option<[stats::Sample; 2]>> {
     let top = samples.iter().map(|sample| sample.quota).fold(0.0, f64::max);
     let third = |is_of: &dyn Fn(f64) -> bool| {
         let values =
             samples.iter().filter(|sample| is_of(sample.quota)).map(&value).collect::<Option<Vec<_>>>();
-        values.map(|values| median_of(values.into_iter())).transpose()
+        values.map(stats::Sample::new).transpose()
     };
     let low = third(&|quota| quota <= top / 3.0 + 1e-9)?;
     let high = third(&|quota| quota >= top * 2.0 / 3.0 - 1e-9)?;
-    Ok(low.zip(high).map(|(low, high)| low / high))
+    Ok(low.zip(high).map(|(low, high)| [low, high]))
+}
+
+/// The rate per CPU second.
+fn per_second(sample: &Sample) -> f64 {
+    sample.gflops / sample.cpus_used
 }
 
 pub(super) fn median_of(values: impl Iterator<Item = f64>) -> Result<f64> {

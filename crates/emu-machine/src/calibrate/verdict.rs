@@ -13,6 +13,9 @@ const CLOCK_NOTABLE: f64 = 0.08;
 /// Rates and clocks that differ by this share at most are the same.
 const CLOCK_SAME: f64 = 0.03;
 
+/// Fewer undisturbed quotas than these are no line.
+const CALM_MIN: usize = 3;
+
 /// CPU time delivered, relative to the quota, below which something else limits.
 const DELIVERED_MIN: f64 = 0.95;
 
@@ -46,18 +49,29 @@ fn percent(share: f64) -> String {
 
 /// Whether rates do not follow a line; `None` where nothing tells that from chance, or it may have another reason than the
 /// machine.
-fn is_off_line(model: &Model, reason: Option<&str>) -> Option<bool> {
+fn is_off_line(model: &Model, reason: Option<&str>, calm: Option<(usize, usize)>) -> Option<bool> {
     match (model.is_linear(), model.is_surely_off_line(), reason) {
+        _ if calm.is_some_and(|(calm, _)| calm < CALM_MIN) => None,
         (true, ..) => Some(false),
         (false, Some(true), None) => Some(true),
         _ => None,
     }
 }
 
+/// The quotas that have an undisturbed sample, and all of them, of the threads that have fewest; `None` where all have one.
+fn calm(analyses: &[Analysis]) -> Option<(usize, usize)> {
+    let disturbed = analyses.iter().filter(|one| !one.disturbed_quotas.is_empty());
+    let of = |one: &Analysis| {
+        let all = one.measured.places.len();
+        (all.saturating_sub(one.disturbed_quotas.len()), all)
+    };
+    disturbed.map(of).min()
+}
+
 impl Measured {
     /// Whether the rates of one of its models do not follow a line; `None` where that is undecided, as the verdict says.
     pub fn is_off_line(&self, model: &Model) -> Option<bool> {
-        is_off_line(model, reason(&self.analyses))
+        is_off_line(model, reason(&self.analyses), calm(&self.analyses))
     }
 }
 
@@ -75,10 +89,14 @@ fn reason(analyses: &[Analysis]) -> Option<&'static str> {
 fn line(analyses: &[Analysis], reason: Option<&str>) -> String {
     const ONCE: &str =
         "Too few quotas have two undisturbed samples, to tell this from chance: measure with --reps 3.";
+    let calm = calm(analyses);
+    if let Some((some, all)) = calm.filter(|(some, _)| *some < CALM_MIN) {
+        return format!("Undecided: others disturbed every sample at all but {some} of {all} quotas.");
+    }
     if let Some((model, which)) = failing(analyses, |model| !model.is_linear()) {
         let Residuals { largest_share, at_quota, .. } = model.residuals;
         let off = format!("{:.1}% of the largest rate at {at_quota:.1} CPUs", largest_share * 100.0);
-        if is_off_line(model, reason) == Some(true) {
+        if is_off_line(model, reason, calm) == Some(true) {
             return format!(
                 "The rate does not follow a line{which}, off it by {off}: results at different quotas cannot be compared here."
             );
@@ -112,7 +130,11 @@ fn line(analyses: &[Analysis], reason: Option<&str>) -> String {
             ),
         };
     }
-    "The rate is proportional to the quota: this machine can be calibrated by one number.".into()
+    let the_rate = match calm {
+        Some((some, all)) => format!("At the {some} of {all} quotas that nobody disturbed the rate"),
+        None => "The rate".into(),
+    };
+    format!("{the_rate} is proportional to the quota: this machine can be calibrated by one number.")
 }
 
 fn doubtful(analyses: &[Analysis]) -> Option<String> {
@@ -193,8 +215,9 @@ fn delivery(best: &Analysis) -> Option<String> {
 
 fn worth(best: &Analysis, samples: &[Sample], governors: &str) -> Option<String> {
     let ratio = best.measured.clock_ratio;
-    // What others have disturbed tells nothing of the CPU.
-    if (ratio - 1.0).abs() <= CLOCK_NOTABLE || !best.disturbed_quotas.is_empty() {
+    // What others have disturbed tells nothing of the CPU, and what chance explains neither.
+    let is_chance = best.measured.clock_ratio_interval.is_none_or(|ratio| ratio.contains(1.0));
+    if (ratio - 1.0).abs() <= CLOCK_NOTABLE || is_chance || !best.disturbed_quotas.is_empty() {
         return None;
     }
     let of_high = |ratio: f64| format!("{:.1}%", ratio * 100.0);

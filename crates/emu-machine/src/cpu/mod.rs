@@ -144,23 +144,25 @@ impl Cpu {
     pub fn growth(&self, threads: usize) -> Option<Interval> {
         let of = |threads: usize| {
             let is_meant = |rate: &&Rate| rate.work == Work::PEAK && rate.threads == threads;
-            let rate = self.rates.iter().find(is_meant).filter(|rate| !rate.disturbed)?;
-            Sample::new(rate.samples.as_slice()).ok()
+            self.rates.iter().find(is_meant).filter(|rate| !rate.disturbed).map(|rate| &rate.samples)
         };
-        Interval::of_ratio(&of(threads)?, &of(1)?, Level::P95).ok()
+        // By rounds: both met the same machine in each.
+        let logs = of(threads)?.iter().zip(of(1)?).map(|(many, one)| (many / one).ln());
+        let mean = Interval::of_mean(&Sample::new(logs.collect::<Vec<_>>()).ok()?, Level::P95);
+        Some(mean.ok()?.map(f64::exp))
     }
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    Rate { work: Work, threads: usize },
+    Rates { work: Work },
     Wait { work: Work },
 }
 
 impl Part {
     fn name(self) -> String {
         match self {
-            Self::Rate { work, threads } => format!("{}, {threads} thread(s)", work.name()),
+            Self::Rates { work } => format!("{} at a time", work.name()),
             Self::Wait { work } => format!("{} one after another", work.name()),
         }
     }
@@ -170,15 +172,16 @@ impl Part {
 pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
     plan.check()?;
     let first = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
-    let of_rates = Work::ALL
-        .iter()
-        .flat_map(|&work| plan.threads.iter().map(move |&threads| Part::Rate { work, threads }));
-    let mut parts: Vec<_> = of_rates.chain(Work::ALL.map(|work| Part::Wait { work })).enumerate().collect();
-    parts.shuffle(&mut Pcg64::seed_from_u64(plan.seed));
+    let mut random = Pcg64::seed_from_u64(plan.seed);
+    let parts = Work::ALL.into_iter().flat_map(|work| [Part::Rates { work }, Part::Wait { work }]);
+    let mut parts: Vec<_> = parts.enumerate().collect();
+    parts.shuffle(&mut random);
+    let all_places: Vec<_> = plan.threads.iter().map(|threads| places(host, *threads)).collect();
     let one: Vec<_> = Work::ALL.iter().map(|work| (*work, work.one())).collect();
     let one_of = |work: Work| one.iter().find(|(of, _)| *of == work).map_or(0, |(_, one)| *one);
     let (mut rates, mut waits, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
-    let mut left = Left::new(parts.len(), plan.sample() * plan.rounds as u32 + clock::BUDGET);
+    let samples = plan.rounds * (plan.threads.len() + 1) / 2;
+    let mut left = Left::new(parts.len(), plan.sample() * samples as u32 + clock::BUDGET);
     let mut witness = Witness::new(host, parts.len(), Others::Count);
     for (number, part) in parts {
         let what = part.name();
@@ -187,14 +190,27 @@ pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
         // A guest may be refused a good reading for a while; operations are timed all the same.
         clocks.extend(clock::measure(first, clock::BUDGET).ok().map(|reading| reading.clock.as_f64()));
         match part {
-            Part::Rate { work, threads } => {
-                let places = places(host, threads);
-                let sample = || batches::rate(work, one_of(work), &places, plan.sample());
-                let (samples, disturbed) = witness.measure(&what, &places, || sampled(plan, sample))?;
-                let operations_per_s = Sample::new(samples.clone())?.median();
-                let rate = Rate { work, threads, operations_per_s, samples, disturbed };
-                tell(watch, "rate", &rate)?;
-                rates.push((number, rate));
+            Part::Rates { work } => {
+                let take = || {
+                    let mut all = vec![Vec::new(); plan.threads.len()];
+                    // Each round has every number of threads: a machine that drifts favours none.
+                    for _ in 0..plan.rounds {
+                        let mut round: Vec<_> = all.iter_mut().zip(&all_places).collect();
+                        round.shuffle(&mut random);
+                        for (samples, places) in round {
+                            watch(Event::Next { what: &what, left: left.time() })?;
+                            samples.push(batches::rate(work, one_of(work), places, plan.sample())?);
+                        }
+                    }
+                    Ok(all)
+                };
+                let (all, disturbed) = witness.measure(&what, &all_places.concat(), take)?;
+                for (samples, &threads) in all.into_iter().zip(&plan.threads) {
+                    let operations_per_s = Sample::new(samples.clone())?.median();
+                    let rate = Rate { work, threads, operations_per_s, samples, disturbed };
+                    tell(watch, "rate", &rate)?;
+                    rates.push((number, rate));
+                }
             }
             Part::Wait { work } => {
                 let place = [first].into_iter().collect();
@@ -386,6 +402,26 @@ mod tests {
         }
         let text = serde_json::to_string(&cpu).unwrap();
         assert_eq!(serde_json::from_str::<Cpu>(&text).unwrap(), cpu);
+    }
+
+    #[test]
+    fn what_threads_add_is_told_by_rounds() {
+        let rate = |threads, samples: &[f64]| {
+            let samples = samples.to_vec();
+            Rate { work: Work::PEAK, threads, operations_per_s: 1.0, samples, disturbed: false }
+        };
+        let cpu = Cpu {
+            instruction_set: String::new(),
+            lanes: 1,
+            optimised: true,
+            clock: None,
+            rates: vec![rate(1, &[1e9, 2e9, 4e9, 9e9]), rate(4, &[2e9, 4e9, 8e9, 18e9])],
+            waits: vec![],
+            peaks: vec![],
+            notes: vec![],
+        };
+        let growth = cpu.growth(4).unwrap();
+        assert!((growth.low - 2.0).abs() < 1e-9 && (growth.high - 2.0).abs() < 1e-9, "{growth:?}");
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub enum Outcome {
 /// What was measured of a transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
-    /// Median of the samples' rates.
+    /// Median of the rates of the samples that [count](Self::counting).
     pub bytes_per_s: f64,
     /// The same in operations.
     pub operations_per_s: f64,
@@ -100,6 +100,9 @@ pub struct Sample {
     pub seconds: f64,
     /// Bytes each second of all threads.
     pub bytes_per_s: f64,
+    /// Whether the hypervisor had a part of the CPUs meanwhile.
+    #[serde(default)]
+    pub disturbed: bool,
 }
 
 /// Measures a disk as planned. A transfer that the kernel refuses, at any time, is not available; the others go on.
@@ -126,13 +129,10 @@ pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
             let what = transfer.name();
             watch(Event::Next { what: &what, left: left.time() })?;
             let begin = Instant::now();
-            match tried(
-                transfer,
-                witness
-                    .measure(&what, std::slice::from_ref(&host.allowed), || bench.sample(transfer))
-                    .map(|(taken, _)| taken),
-            )? {
-                Ok(one) => {
+            let sample = || bench.sample(transfer);
+            match tried(transfer, witness.measure(&what, std::slice::from_ref(&host.allowed), sample))? {
+                Ok((mut one, disturbed)) => {
+                    one.sample.disturbed = disturbed;
                     let Taken { sample, not_made, .. } = one;
                     tell(watch, "disk", &Told { transfer, sample, latency: one.paced.summary(), not_made })?;
                     taken.push(one);
@@ -197,22 +197,33 @@ struct Taken {
 }
 
 impl Measured {
+    /// The samples that nobody has disturbed, or all where there is none.
+    pub fn counting(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(|sample| self.is_disturbed() || !sample.disturbed)
+    }
+
+    /// Whether others have disturbed every sample.
+    pub fn is_disturbed(&self) -> bool {
+        self.samples.iter().all(|sample| sample.disturbed)
+    }
+
     fn of(transfer: &Transfer, taken: &[Taken]) -> Result<Self> {
-        let samples: Vec<_> = taken.iter().map(|taken| taken.sample).collect();
-        let rates: Vec<_> = samples.iter().map(|sample| sample.bytes_per_s).collect();
+        let is_any_calm = taken.iter().any(|one| !one.sample.disturbed);
+        let counting = || taken.iter().filter(|one| !(is_any_calm && one.sample.disturbed));
+        let rates: Vec<_> = counting().map(|one| one.sample.bytes_per_s).collect();
         let bytes_per_s = Values::new(rates)?.median();
         let (mut latency, mut back_to_back) = (Times::new()?, Times::new()?);
-        for taken in taken {
-            latency.add(&taken.paced);
-            back_to_back.add(&taken.back_to_back);
+        for one in counting() {
+            latency.add(&one.paced);
+            back_to_back.add(&one.back_to_back);
         }
         Ok(Self {
             bytes_per_s,
             operations_per_s: bytes_per_s / transfer.block_bytes as f64,
             latency: latency.summary(),
-            not_made: taken.iter().map(|taken| taken.not_made).sum(),
+            not_made: counting().map(|one| one.not_made).sum(),
             back_to_back: back_to_back.summary(),
-            samples,
+            samples: taken.iter().map(|one| one.sample).collect(),
         })
     }
 }

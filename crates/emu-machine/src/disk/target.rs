@@ -121,7 +121,7 @@ impl Target {
             (slowest, all.iter().map(|done| done.operations as f64 / done.seconds).sum())
         };
         let bytes_per_s = per_s * transfer.block_bytes as f64;
-        Ok((Sample { operations, seconds, bytes_per_s }, times))
+        Ok((Sample { operations, seconds, bytes_per_s, disturbed: false }, times))
     }
 
     /// Looks whether what was transferred is right; what was written is read back from the disk.

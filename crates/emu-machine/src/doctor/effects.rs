@@ -9,7 +9,7 @@ pub use effect::{Effect, Windows};
 
 use std::time::{Duration, Instant};
 
-use emu_core::{CpuList, Result};
+use emu_core::{CpuList, Host, Result};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::noise::{Kind, Order, Runs, runs};
+use crate::witness::{Others, Witness};
 use crate::{Event, Watch, tell};
 
 /// Pairs of windows of each knob, and for a first look the fewest that give an interval of 95 %.
@@ -95,16 +96,18 @@ pub struct Measured {
 
 /// Measures each knob, one after another. Every knob is as found when this returns, whatever it returns.
 pub fn measure(
+    host: &Host,
     switches: &mut [Box<dyn Switch + '_>],
     plan: &EffectsPlan,
     watch: Watch<'_>,
 ) -> Result<Measured> {
-    measure_with(switches, plan, watch, &mut runs)
+    measure_with(host, switches, plan, watch, &mut runs)
 }
 
 type Ask<'a> = &'a mut dyn FnMut(&Order) -> Result<Runs>;
 
 fn measure_with(
+    host: &Host,
     switches: &mut [Box<dyn Switch + '_>],
     plan: &EffectsPlan,
     watch: Watch<'_>,
@@ -116,6 +119,8 @@ fn measure_with(
     let mut left = switches.len() as u32 * plan.pairs;
     let mut pair_time = plan.window_time() * 2;
     let mut effects = Vec::new();
+    // The runs are those of other processes, so that nothing is known to be foreign.
+    let witness = Witness::new(host, 0, Others::Work);
     for switch in switches {
         let name = switch.name().to_owned();
         let mut pairs: [Vec<Windows>; KINDS.len()] = Default::default();
@@ -123,17 +128,20 @@ fn measure_with(
             watch(Event::Next { what: &name, left: pair_time * left })?;
             let begin = Instant::now();
             let mut windows: [Vec<Vec<f64>>; 2] = Default::default();
+            let mut disturbed = false;
             for tuned in [tuned_first, !tuned_first] {
                 if tuned {
                     switch.tune()?;
                 }
-                let window = window(&operations, plan, ask);
+                let window = witness.beside(|| window(&operations, plan, ask));
                 if tuned {
                     // Also after a failure: what was tuned is put back first.
                     switch.put_back()?;
                 }
                 if let Some(side) = windows.get_mut(usize::from(tuned)) {
-                    *side = window?;
+                    let (times, seen) = window?;
+                    disturbed |= seen.is_notable();
+                    *side = times;
                 }
             }
             left -= 1;
@@ -142,7 +150,7 @@ fn measure_with(
             for ((of_kind, kind), (found_ns, tuned_ns)) in
                 pairs.iter_mut().zip(KINDS).zip(found.into_iter().zip(tuned))
             {
-                let pair = Windows { tuned_first, found_ns, tuned_ns };
+                let pair = Windows { tuned_first, found_ns, tuned_ns, disturbed };
                 tell(watch, &format!("{name} {}", kind.name()), &pair)?;
                 of_kind.push(pair);
             }
@@ -191,6 +199,7 @@ mod tests {
 
     use super::*;
     use crate::noise::Run;
+    use crate::testing::host_of;
 
     /// A knob that divides the spread of runs by `factor`.
     struct Fake<'a> {
@@ -226,6 +235,14 @@ mod tests {
         Runs { operations, runs }
     }
 
+    /// A host without accounts.
+    fn calm() -> Host {
+        let mut host = host_of(&["0"], "0");
+        host.roots.proc = "/nonexistent".into();
+        host.cgroups.hierarchies.clear();
+        host
+    }
+
     fn plan() -> EffectsPlan {
         EffectsPlan { pairs: 6, processes: 1, ..EffectsPlan::new(true, 7) }
     }
@@ -240,6 +257,7 @@ mod tests {
         };
         let mut samples = 0;
         let measured = measure_with(
+            &calm(),
             &mut switches,
             &plan(),
             &mut |event| {
@@ -290,7 +308,7 @@ mod tests {
             assert_eq!(order.cpus, plan.cpus);
             Ok(runs(order, 0.4, 1))
         };
-        measure_with(&mut switches, &plan, &mut |_| Ok(()), &mut ask).unwrap();
+        measure_with(&calm(), &mut switches, &plan, &mut |_| Ok(()), &mut ask).unwrap();
         // Two kinds: once to find the length of a run, then in both windows of six pairs.
         assert_eq!(asked, 2 * (1 + 12));
     }
@@ -310,7 +328,7 @@ mod tests {
                     Ok(runs(order, 0.4, 1))
                 }
             };
-            assert!(measure_with(&mut switches, &plan(), &mut |_| Ok(()), &mut ask).is_err());
+            assert!(measure_with(&calm(), &mut switches, &plan(), &mut |_| Ok(()), &mut ask).is_err());
             let log = log.borrow();
             let count = |what: &str| log.iter().filter(|entry| **entry == what).count();
             assert_eq!(count("tune"), count("put back"), "failed at {fails_at}");

@@ -129,10 +129,7 @@ impl HpccPlan {
                 .hint("free memory, or raise the limit: ulimit -v, ulimit -d, or that of the cgroup")
         })?;
         let repeats = if quick { REPEATS_QUICK } else { REPEATS };
-        let mut stream = StreamSize::of(host, &host.allowed);
-        if quick {
-            stream.array_bytes = stream.array_bytes.min(STREAM_QUICK);
-        }
+        let stream = StreamSize::of(host, &host.allowed)?.quick(quick);
         let problem = Problem { order: None, sizes, stream_bytes: stream.array_bytes };
         Ok(Self { seed, threads, repeats, problems: vec![problem], usual, stream })
     }
@@ -179,9 +176,6 @@ impl HpccPlan {
         Ok(())
     }
 }
-
-/// Each array of STREAM for a first look, whatever the caches.
-const STREAM_QUICK: u64 = 128 << 20;
 
 impl Sizes {
     pub(super) const LEAST: Self =

@@ -8,7 +8,7 @@ use emu_core::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Kernel, Measured, Row};
+use super::{HpccPlan, Kernel, Measured, Problem, Row};
 use crate::witness::is_of_disturbance;
 
 /// A kernel on both machines.
@@ -72,16 +72,35 @@ impl Measured {
     }
 }
 
+impl HpccPlan {
+    /// Refuses a reference that nothing planned can be compared with.
+    ///
+    /// # Errors
+    /// As [`check_reference`](Measured::check_reference); usage, where both have nothing in common.
+    pub fn check_reference(&self, there: &Measured) -> Result<()> {
+        there.check_reference()?;
+        let is_of = |row: &Row, problem: &Problem| {
+            (problem.order, problem.size(row.kernel, row.threads)) == (row.order, row.size)
+        };
+        let is_planned = |row: &Row| {
+            self.threads.contains(&row.threads) && self.problems.iter().any(|problem| is_of(row, problem))
+        };
+        if there.rows.iter().any(is_planned) {
+            return Ok(());
+        }
+        Err(Error::usage(
+            "cannot compare with the reference: no kernel is run with the same size and threads on both",
+        )
+        .hint("measure both in the same way: with the same --sizes, --threads and --quick"))
+    }
+}
+
 /// Work in a second that a machine can do: a run of less would not end, and nothing does more.
 const PLAUSIBLE: RangeInclusive<f64> = 1.0..=1e21;
 
 impl Share {
     /// What was measured here in what a reference has measured, for each kernel, number of threads and size of both.
-    ///
-    /// # Errors
-    /// As [`check_reference`](Measured::check_reference); usage, where both have nothing in common.
-    pub fn all(here: &Measured, there: &Measured) -> Result<Vec<Self>> {
-        there.check_reference()?;
+    pub fn all(here: &Measured, there: &Measured) -> Vec<Self> {
         let of = |here: &Row| {
             let there = counterpart(here, there)?;
             let share = here.best / there.best;
@@ -97,21 +116,15 @@ impl Share {
                 of_means: here.ratio(there),
             })
         };
-        let all: Vec<_> = here.rows.iter().filter_map(of).collect();
-        if all.is_empty() {
-            return Err(Error::usage(
-                "cannot compare with the reference: no kernel was run with the same size and threads on both",
-            )
-            .hint("measure both in the same way: with the same --sizes and --threads"));
-        }
-        Ok(all)
+        here.rows.iter().filter_map(of).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Problem, Run, Sizes};
+    use super::super::{Run, Sizes};
     use super::*;
+    use crate::testing::host_of;
 
     fn measured(threads: usize, rates: &[f64], passed: bool) -> Measured {
         let run = |rate: &f64| Run { seconds: 1.0, rate: *rate, error: None, passed, disturbed: false };
@@ -123,7 +136,7 @@ mod tests {
     #[test]
     fn a_share_is_of_the_best_with_the_scatter_of_both() {
         let (here, there) = (measured(2, &[8.0, 10.0], true), measured(2, &[20.0, 20.0], true));
-        let [share] = Share::all(&here, &there).unwrap()[..] else { panic!() };
+        let [share] = Share::all(&here, &there)[..] else { panic!() };
         assert_eq!((share.share, share.order, share.there), (0.5, Some(500), 20.0));
         assert!((share.sd - 0.5 * 2.0_f64.sqrt() / 10.0).abs() < 1e-12, "{share:?}");
         let of_means = share.of_means.unwrap();
@@ -139,7 +152,7 @@ mod tests {
         assert!(without_counterpart(&here, &there).is_empty());
         there.rows[0].order = Some(300);
         assert_eq!(without_counterpart(&here, &there), ["fft 500 (2 threads)"]);
-        assert!(Share::all(&here, &there).unwrap_err().to_string().contains("no kernel was run"));
+        assert!(Share::all(&here, &there).is_empty());
     }
 
     #[test]
@@ -154,12 +167,22 @@ mod tests {
     }
 
     #[test]
-    fn references_that_are_wrong_or_of_something_else_are_refused() {
-        let here = measured(2, &[8.0], true);
-        for (there, part) in
-            [(measured(2, &[8.0], false), "is wrong"), (measured(1, &[8.0], true), "no kernel")]
-        {
-            assert!(Share::all(&here, &there).unwrap_err().to_string().contains(part));
+    fn references_are_refused_before_anything_is_measured() {
+        let host = host_of(&["0-1"], "0-1");
+        let plan = HpccPlan::new(&host, true, 1, &[2]).unwrap();
+        let problem = &plan.problems[0];
+        let mut there = measured(2, &[8.0], true);
+        there.rows[0] = Row::new(Kernel::Fft, 2, problem, there.rows[0].runs.clone()).unwrap();
+        plan.check_reference(&there).unwrap();
+        let series = plan.clone().of_series(&host, &[500]).unwrap();
+        let fewer = HpccPlan { threads: vec![1], ..plan.clone() };
+        let mut full = plan.clone();
+        full.problems[0].sizes.fft *= 2;
+        for other in [series, fewer, full] {
+            let error = other.check_reference(&there).unwrap_err();
+            assert!(error.to_string().contains("no kernel is run with the same size"), "{error}");
         }
+        let wrong = measured(2, &[8.0], false);
+        assert!(plan.check_reference(&wrong).unwrap_err().to_string().contains("is wrong"));
     }
 }

@@ -17,7 +17,7 @@ const LITTLE: f64 = 0.0005;
 /// A clock that moves by more is a cause of noise itself.
 const CLOCK: f64 = 0.02;
 
-pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String {
+pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>) -> String {
     let names = |is_meant: &dyn Fn(&OfKind) -> bool| {
         let names: Vec<_> = kinds.iter().filter(|of| is_meant(of)).map(|of| of.kind.name()).collect();
         (!names.is_empty()).then(|| listed(&names))
@@ -33,8 +33,7 @@ pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>, i
         .iter()
         .filter_map(|(names, how)| names.as_ref().map(|names| format!("{names} {how}")))
         .collect();
-    let mut sentences =
-        vec![format!("On this machine {}.", trusted.join(", ")), cause(cpus, clock_range, is_virtual)];
+    let mut sentences = vec![format!("On this machine {}.", trusted.join(", ")), cause(cpus, clock_range)];
     sentences.extend(cut_short(cpus));
     sentences.join(" ")
 }
@@ -50,7 +49,7 @@ fn cut_short(cpus: &[CpuGaps]) -> Option<String> {
     ))
 }
 
-fn cause(cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String {
+fn cause(cpus: &[CpuGaps], clock_range: Option<f64>) -> String {
     let mean =
         |share: &dyn Fn(&CpuGaps) -> f64| cpus.iter().map(share).sum::<f64>() / cpus.len().max(1) as f64;
     let most = cpus.iter().max_by(|a, b| a.periodic.total_cmp(&b.periodic));
@@ -58,12 +57,11 @@ fn cause(cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String
         Some(hz) => format!("the timer tick ({hz} Hz)"),
         None => format!("something that comes {} times a second", number(period.rate_hz())),
     });
-    let others = if is_virtual { "interrupts or the hypervisor" } else { "interrupts" };
     let causes = [
         (mean(&|cpu| cpu.stolen), "the hypervisor (steal)".to_owned()),
         (mean(&|cpu| cpu.preempted), "other tasks".to_owned()),
         (mean(&|cpu| cpu.periodic), tick.unwrap_or_default()),
-        (mean(&CpuGaps::unexplained), others.to_owned()),
+        (mean(&CpuGaps::unexplained), "something that the kernel does not account for".to_owned()),
     ];
     let clock = clock_range.filter(|range| *range > CLOCK);
     let worst = causes.iter().max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(share, _)| *share >= LITTLE);
@@ -133,7 +131,7 @@ mod tests {
             kind(Kind::NoOp, 0.3, 0.02),
             kind(Kind::UdpPingPong, 0.9, 0.3),
         ];
-        let text = of(&kinds, &[cpu()], Some(0.001), true);
+        let text = of(&kinds, &[cpu()], Some(0.001));
         let expected = "On this machine cpu-bound and sleep-1ms may be trusted in single runs, no-op may be \
                         trusted in medians of many runs only, udp-ping-pong may not be trusted at all. Hardly anything takes time from the CPUs.";
         assert_eq!(text, expected);
@@ -147,7 +145,7 @@ mod tests {
             let kinds = [Kind::CpuBound, Kind::NoOp, Kind::UdpPingPong].into_iter().zip(outcomes).enumerate();
             let kinds = kinds.filter(|(place, _)| is_meant(*place));
             let kinds: Vec<_> = kinds.map(|(_, (of, (range, iqr)))| kind(of, range, iqr)).collect();
-            let text = of(&kinds, &[cpu()], None, false);
+            let text = of(&kinds, &[cpu()], None);
             let (sentence, _) = text.split_once(". ").unwrap();
             let fragments = sentence.split(", ");
             assert!(fragments.clone().all(|one| one.contains(" be trusted ")), "{sentence}");
@@ -159,9 +157,9 @@ mod tests {
     fn a_look_that_ended_early_is_told() {
         let gaps = vec![Gap { at_ns: 0, length_ns: 1, preempted: false }; gap::ROOM];
         let cut = CpuGaps { cpu: 2, span_ns: 420_000_000, gaps, ..cpu() };
-        let text = of(&[kind(Kind::NoOp, 0.1, 0.1)], &[cpu(), cut], None, false);
+        let text = of(&[kind(Kind::NoOp, 0.1, 0.1)], &[cpu(), cut], None);
         assert!(text.contains("ended early on CPUs 2, after 0.42 s"), "{text}");
-        assert!(!of(&[kind(Kind::NoOp, 0.1, 0.1)], &[cpu()], None, false).contains("early"));
+        assert!(!of(&[kind(Kind::NoOp, 0.1, 0.1)], &[cpu()], None).contains("early"));
     }
 
     #[test]
@@ -173,17 +171,16 @@ mod tests {
         let busy = CpuGaps { lost: 0.3, preempted: 0.3, ..cpu() };
         let interrupted = CpuGaps { lost: 0.02, ..cpu() };
         let other = CpuGaps { period: Some(Period { length_ns: 1e8, ..period }), ..ticking.clone() };
-        for (cpu, clock, is_virtual, words) in [
-            (&ticking, None, true, "the timer tick (250 Hz): it takes 0.80%"),
-            (&other, None, true, "something that comes 10 times a second: it takes"),
-            (&stolen, None, true, "the hypervisor (steal): it takes 20%"),
-            (&busy, None, false, "other tasks: it takes 30%"),
-            (&interrupted, None, false, "is interrupts: it takes 2.0%"),
-            (&interrupted, None, true, "is interrupts or the hypervisor: it"),
-            (&interrupted, Some(0.1), true, "and a core clock that moves by 10%"),
-            (&CpuGaps { cpu: 1, ..self::cpu() }, Some(0.1), true, "but their clock moves by 10%"),
+        for (cpu, clock, words) in [
+            (&ticking, None, "the timer tick (250 Hz): it takes 0.80%"),
+            (&other, None, "something that comes 10 times a second: it takes"),
+            (&stolen, None, "the hypervisor (steal): it takes 20%"),
+            (&busy, None, "other tasks: it takes 30%"),
+            (&interrupted, None, "is something that the kernel does not account for: it takes 2.0%"),
+            (&interrupted, Some(0.1), "and a core clock that moves by 10%"),
+            (&CpuGaps { cpu: 1, ..self::cpu() }, Some(0.1), "but their clock moves by 10%"),
         ] {
-            let text = cause(std::slice::from_ref(cpu), clock, is_virtual);
+            let text = cause(std::slice::from_ref(cpu), clock);
             assert!(text.contains(words), "{text}");
         }
     }

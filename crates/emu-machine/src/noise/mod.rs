@@ -244,7 +244,7 @@ fn measure_with(
         .into_iter()
         .map(|(kind, operations, blocks)| OfKind::new(kind, operations, blocks))
         .collect::<Result<Vec<_>>>()?;
-    let conclusion = conclusion::of(&kinds, &cpus, clock_range(&clocks_hz), host.hypervisor.is_some());
+    let conclusion = conclusion::of(&kinds, &cpus, clock_range(&clocks_hz));
     Ok(Measured { kinds, not_available, cpus, clocks_hz, stolen, notes: notes_of_build(), conclusion })
 }
 

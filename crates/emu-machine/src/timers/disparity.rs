@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
+use super::ledger::Ledger;
 use super::problem;
 
 /// Repetitions of a size, as time allows.
@@ -65,6 +66,9 @@ pub struct OfSize {
     pub steps: u64,
     /// Every time it was done.
     pub times: Vec<Times>,
+    /// Where the time of all of them went; `None` in records of older emus.
+    #[serde(default)]
+    pub account: Option<Ledger>,
 }
 
 impl OfSize {
@@ -134,8 +138,8 @@ mod tests {
 
     /// A CPU clock against a wall clock.
     fn against(wall: &dyn Clock, cpu: &dyn Clock, error_ns: f64) -> Disparity {
-        let size =
-            |steps| OfSize { steps, times: (0..10).map(|_| Times::of(cpu, wall, steps).unwrap()).collect() };
+        let times = |steps| (0..10).map(|_| Times::of(cpu, wall, steps).unwrap()).collect();
+        let size = |steps| OfSize { steps, times: times(steps), account: None };
         Disparity::new(cpu.name().into(), error_ns, vec![size(50_000), size(500_000)]).unwrap()
     }
 
@@ -175,7 +179,7 @@ mod tests {
         let times =
             [(10_000_000, 4_000_000), (0, 4_000_000), (10_000_000, 9_000_000), (15_000_000, 4_000_000)];
         let times = times.map(|(cpu_ns, wall_ns)| Times { cpu_ns, wall_ns });
-        let sizes = vec![OfSize { steps: 1, times: times.to_vec() }];
+        let sizes = vec![OfSize { steps: 1, times: times.to_vec(), account: None }];
         let found = Disparity::new("times".into(), 1e7, sizes).unwrap();
         assert!((found.inverted.estimate - 0.75).abs() < 1e-12);
         assert!((found.inverted_beyond_error.estimate - 0.25).abs() < 1e-12);
@@ -184,7 +188,10 @@ mod tests {
 
     #[test]
     fn clocks_agree_from_the_size_beyond_which_none_disagrees() {
-        let size = |steps, cpu_ns| OfSize { steps, times: vec![Times { cpu_ns, wall_ns: 1000 }] };
+        let size = |steps, cpu_ns| {
+            let times = vec![Times { cpu_ns, wall_ns: 1000 }];
+            OfSize { steps, times, account: None }
+        };
         let sizes = vec![size(1, 1000), size(2, 500), size(4, 995), size(8, 1005)];
         let found = Disparity::new("x".into(), 0.0, sizes).unwrap();
         assert_eq!(found.agrees_from(0.01).map(|size| size.steps), Some(4));

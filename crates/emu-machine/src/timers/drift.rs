@@ -107,17 +107,10 @@ pub struct Drift {
     pub sd_hz: f64,
 }
 
-/// A comparison is wrong by chance this often, of all sizes and orders together.
-const CHANCE: f64 = 0.05;
-
-/// The highest level of an interval that so few rounds can have.
-const LEVEL_MAX: f64 = 0.999;
-
 /// What the order does to each size. Passes of one round are compared with each other, and a round in which one was
 /// disturbed is left out of the mean. Without a whole round it is an error.
 pub(super) fn of(passes: &[Pass], sizes: &[u64]) -> Result<Vec<Drift>> {
-    let comparisons = (sizes.len() * (Direction::ALL.len() - 1)).max(1) as f64;
-    let level = Level::new((1.0 - CHANCE / comparisons).min(LEVEL_MAX))?;
+    let level = Level::of_each(sizes.len() * (Direction::ALL.len() - 1));
     let drift = |&steps: &u64| {
         let against_ascending = |direction: Direction| -> Result<Change> {
             let ratio = |round: &[Pass]| {

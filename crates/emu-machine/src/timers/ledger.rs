@@ -58,8 +58,9 @@ impl Ledger {
     }
 }
 
+/// What the kernel has accounted for so far, of the calling thread and of CPUs.
 #[derive(Debug, Clone, Copy)]
-struct Accounts {
+pub(super) struct Accounts {
     wall_ns: u64,
     run_ns: u64,
     waited_ns: Option<u64>,
@@ -69,7 +70,7 @@ struct Accounts {
 }
 
 impl Accounts {
-    fn now(host: &Host, cpu: &CpuList) -> Result<Self> {
+    pub(super) fn now(host: &Host, cpu: &CpuList) -> Result<Self> {
         let throttle = Throttle::of(host);
         Ok(Self {
             ticks: Ticks::now(&host.roots.proc, cpu)?,
@@ -81,7 +82,7 @@ impl Accounts {
         })
     }
 
-    fn since(&self, before: &Self, asked_sleep: Duration) -> Ledger {
+    pub(super) fn since(&self, before: &Self, asked_sleep: Duration) -> Ledger {
         let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         let wall_ns = self.wall_ns - before.wall_ns;
         let mut left = wall_ns;

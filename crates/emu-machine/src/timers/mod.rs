@@ -27,6 +27,7 @@ use super::{Event, Watch, tell};
 use crate::kernel::on_one;
 use crate::witness::{Others, Witness};
 use clock::{Clock, Counts, SystemClock};
+use ledger::Accounts;
 
 /// How long each clock is read for each question.
 const LENGTH: Duration = Duration::from_millis(100);
@@ -152,8 +153,10 @@ fn measure_with(host: &Host, plan: &TimersPlan, clocks: &[&dyn Clock], watch: Wa
         for &steps in &plan.sizes {
             run.go_on(clock.name())?;
             let count = disparity::repetitions(problem::expected_time(steps), plan.quick);
+            let before = Accounts::now(host, &plan.cpus)?;
             let times = (0..count).map(|_| Times::of(*clock, &WALL, steps)).collect::<Result<_>>()?;
-            let size = OfSize { steps, times };
+            let account = Accounts::now(host, &plan.cpus)?.since(&before, Duration::ZERO);
+            let size = OfSize { steps, times, account: Some(account) };
             tell(&mut *run.watch, clock.name(), &size)?;
             sizes.push(size);
         }
@@ -181,7 +184,7 @@ fn measure_with(host: &Host, plan: &TimersPlan, clocks: &[&dyn Clock], watch: Wa
         ledgers.push(ledger);
     }
     let drift = drift::of(&passes, &plan.sizes)?;
-    let conclusion = conclusion::of(&qualities, &disparities, (&drift, &passes), &ledgers);
+    let conclusion = conclusion::of(&qualities, &disparities, (&drift, &passes));
     Ok(Measured { clocks: qualities, disparities, drift, passes, ledgers, relative: None, conclusion })
 }
 

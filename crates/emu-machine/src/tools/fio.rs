@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use emu_bench::distinct;
 use emu_core::{Error, Result};
 use serde::Deserialize;
 
@@ -51,10 +52,10 @@ pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
         }
         None => return Err(truncated(Tool::Fio, "jobs")),
     };
-    let mut names: Vec<&str> = output.jobs.iter().map(|job| job.jobname.as_str()).collect();
-    names.dedup();
+    let names = distinct(output.jobs.iter().map(|job| job.jobname.as_str()));
     let mut figures = Vec::new();
     for name in names {
+        let is_alone = is_alone(&output, name);
         let jobs: Vec<&Job> = output.jobs.iter().filter(|job| job.jobname == name).collect();
         if let Some(job) = jobs.iter().find(|job| job.error != 0) {
             return Err(Error::usage(format!("its job {name} has failed with error {}", job.error)));
@@ -68,7 +69,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
             let (count, per_second) =
                 done.fold((0, 0.0), |(count, sum), one| (count + one.total_ios, sum + one.bw_bytes));
             if count > 0 {
-                let what = what(&options, operation, jobs.len());
+                let what = what(&options, operation, jobs.len(), is_alone);
                 figures.push(Figure { tool: Tool::Fio, what, per_second });
             }
         }
@@ -76,7 +77,19 @@ pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
     if figures.is_empty() { Err(truncated(Tool::Fio, "job that reads or writes")) } else { Ok(figures) }
 }
 
-fn what(options: &Options, operation: Operation, jobs: usize) -> What {
+/// Whether jobs of a name run beside no others: fio starts all at once, but for those that wait.
+fn is_alone(output: &Output, name: &str) -> bool {
+    let waits = |job: &Job| {
+        let is_set = |name: &&str| job.options.contains_key(*name) || output.options.contains_key(*name);
+        ["stonewall", "wait_for_previous", "wait_for"].iter().any(is_set)
+    };
+    let is_next = |one: &Job, next: &Job| one.jobname == next.jobname || !waits(next);
+    let mut at_once = output.jobs.chunk_by(is_next);
+    at_once
+        .all(|jobs| jobs.iter().all(|job| job.jobname != name) || jobs.iter().all(|job| job.jobname == name))
+}
+
+fn what(options: &Options, operation: Operation, jobs: usize, is_alone: bool) -> What {
     let option = |names: &[&str]| names.iter().find_map(|name| options.get(*name)).map(String::as_str);
     let number = |name: &str| option(&[name]).and_then(|text| text.parse::<usize>().ok());
     // An option without a value is set, as in `direct`.
@@ -85,6 +98,9 @@ fn what(options: &Options, operation: Operation, jobs: usize) -> What {
     let order = if kind.starts_with("rand") { Order::Random } else { Order::Sequential };
     let blocks: Vec<&str> = option(&["bs", "blocksize"]).unwrap_or(BLOCK).split(',').collect();
     let block = blocks.get(usize::from(operation == Operation::Write)).or(blocks.last());
+    if let Some(several) = option(&["bssplit", "bsrange", "blocksize_range"]) {
+        return What::Other(Domain::Disk, format!("{kind} of blocks of several sizes, {several}"));
+    }
     let Some(block_bytes) = block.and_then(|text| size(text)) else {
         return What::Other(Domain::Disk, format!("{kind} of blocks of {}", blocks.join(",")));
     };
@@ -105,6 +121,8 @@ fn what(options: &Options, operation: Operation, jobs: usize) -> What {
     };
     let why = if matches!(kind, "rw" | "readwrite" | "randrw") {
         "mixed with the other"
+    } else if !is_alone {
+        "beside jobs of other names"
     } else if number("iodepth").is_some_and(|depth| depth > 1) {
         "several at once in each"
     } else if let Some(column) = column {
@@ -153,7 +171,7 @@ mod tests {
         let of = |kind: &str, more: &[(&str, &str)], operation| {
             let given = [("rw", kind), ("bs", "4k,8k")];
             let options = given.iter().chain(more).map(|(name, value)| ((*name).into(), (*value).into()));
-            what(&options.collect(), operation, 1).to_string()
+            what(&options.collect(), operation, 1, true).to_string()
         };
         for (kind, more, part) in [
             (
@@ -165,6 +183,8 @@ mod tests {
             ("read", &[("invalidate", "0")], "1 threads, cached"),
             ("readwrite", &[("direct", "1")], "mixed"),
             ("read", &[("bs", "huge")], "read of blocks of huge"),
+            ("read", &[("bssplit", "4k/50:64k/50")], "blocks of several sizes"),
+            ("read", &[("bsrange", "4k-64k")], "blocks of several sizes"),
         ] {
             assert!(of(kind, more, Operation::Read).contains(part), "{kind} {more:?}");
         }
@@ -177,6 +197,28 @@ mod tests {
         ] {
             assert!(of("randwrite", more, Operation::Write).contains(part), "{more:?}");
         }
+    }
+
+    #[test]
+    fn jobs_that_run_at_once_are_not_compared_as_if_alone() {
+        let job = |name: &str, waits: &str| {
+            format!(
+                r#"{{"jobname": "{name}", "job options": {{"rw": "read", "direct": "1"{waits}}},
+                "read": {{"total_ios": 9, "bw_bytes": 4096}}, "write": {{"total_ios": 0, "bw_bytes": 0}}}}"#
+            )
+        };
+        let of = |jobs: &[(&str, &str)]| {
+            let jobs: Vec<_> = jobs.iter().map(|(name, waits)| job(name, waits)).collect();
+            let text = format!(r#"{{"fio version": "fio-3.33", "jobs": [{}]}}"#, jobs.join(","));
+            let figures = read(&text).unwrap();
+            figures.iter().map(|one| one.what.to_string().contains("beside jobs")).collect::<Vec<_>>()
+        };
+        let waits = r#", "stonewall": "1""#;
+        assert_eq!(of(&[("a", ""), ("b", "")]), [true, true]);
+        assert_eq!(of(&[("a", ""), ("b", waits)]), [false, false]);
+        assert_eq!(of(&[("a", ""), ("b", waits), ("c", "")]), [false, true, true]);
+        assert_eq!(of(&[("a", ""), ("a", ""), ("b", waits)]), [false, false]);
+        assert_eq!(of(&[("a", ""), ("b", ""), ("a", "")]), [true, true], "each name once");
     }
 
     #[test]

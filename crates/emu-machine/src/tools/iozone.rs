@@ -21,6 +21,9 @@ const COLUMNS: [Option<(Operation, Order)>; 6] = [
     Some((Operation::Write, Order::Random)),
 ];
 
+/// What it prints last.
+const END: &str = "iozone test complete";
+
 pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
     let mut lines = text.lines().skip_while(|line| !line.trim_start().starts_with("kB  reclen"));
     let header = lines.next().ok_or_else(|| {
@@ -34,6 +37,9 @@ pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
         Operation::Write if has("Include fsync in write timing") => Column::WriteBack,
         _ => Column::Cached,
     };
+    if !has(END) {
+        return Err(truncated(Tool::Iozone, "end of its table"));
+    }
     let mut figures = Vec::new();
     for line in lines {
         let Some(row) = row(line, first) else { break };
@@ -100,6 +106,12 @@ mod tests {
                 "1048576 B random write, 1 threads, direct: 18276",
             ]
         );
+    }
+
+    #[test]
+    fn a_table_without_its_end_is_refused() {
+        let text = include_str!("testdata/iozone.txt").replace(END, "");
+        assert!(super::super::read(&text).unwrap_err().to_string().contains("no end of its table"));
     }
 
     #[test]

@@ -11,11 +11,14 @@ pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
     let threads = number_after(text, "Number of Threads counted =")
         .or_else(|| number_after(text, "Number of Threads requested ="))
         .map_or(1, |count| count as usize);
+    let number = |name: &str| number_after(text, name);
+    let array = number("Array size =").zip(number("This system uses"));
+    let array_bytes = array.map(|(elements, bytes)| (elements * bytes) as u64);
     let rate = |kernel: Kernel| {
         // Millions of bytes.
         let rate = number_after(text, &format!("{}:", title(kernel)));
         let per_second = rate.ok_or_else(|| truncated(Tool::Stream, "rates"))? * 1e6;
-        Ok(Figure { tool: Tool::Stream, what: What::Stream(kernel, threads), per_second })
+        Ok(Figure { tool: Tool::Stream, what: What::Stream(kernel, threads, array_bytes), per_second })
     };
     let figures = Kernel::ALL.into_iter().map(rate).collect::<Result<Vec<_>>>()?;
     if let Some(failed) = after(text, "Failed Validation") {
@@ -44,10 +47,15 @@ mod tests {
         let text = include_str!("testdata/stream.txt");
         let figures = super::super::read(text).unwrap();
         assert_eq!(figures.len(), 4);
-        assert_eq!((&figures[3].what, figures[3].per_second), (&What::Stream(Kernel::Triad, 2), 45_096.0e6));
-        let alone: String =
-            text.lines().filter(|line| !line.contains("Threads")).flat_map(|line| [line, "\n"]).collect();
-        assert_eq!(super::super::read(&alone).unwrap()[0].what, What::Stream(Kernel::Copy, 1));
+        let triad = What::Stream(Kernel::Triad, 2, Some(80_000_000));
+        assert_eq!((&figures[3].what, figures[3].per_second), (&triad, 45_096.0e6));
+        assert_eq!(triad.to_string(), "STREAM triad, 2 threads, arrays of 76.3 MiB");
+        let alone: String = text
+            .lines()
+            .filter(|line| !line.contains("Threads") && !line.contains("Array"))
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        assert_eq!(super::super::read(&alone).unwrap()[0].what, What::Stream(Kernel::Copy, 1, None));
     }
 
     #[test]

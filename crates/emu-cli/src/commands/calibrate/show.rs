@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use emu_bench::columns;
 use emu_bench::numbers::{percent, signed};
 use emu_bench::report::{Csv, optional};
-use emu_bench::stats::{Interval, LinearFit};
+use emu_bench::stats::{Interval, Level, LinearFit};
 use emu_bench::table::{Table, wrap};
 use emu_core::Result;
 use emu_machine::calibrate::published::{PUBLISHED, SIZES};
@@ -108,10 +108,13 @@ fn disturbed(measured: &Measured) -> Option<String> {
 fn per_cpu(one: &Analysis) -> String {
     let model = one.model();
     let rate = |rate: &Option<Interval>| {
-        rate.map_or_else(
-            || "?".into(),
-            |rate| format!("{:.2} ({:.2} to {:.2})", rate.estimate, rate.low, rate.high),
-        )
+        let of = |rate: Interval| {
+            // Few quotas have less than they were asked for.
+            let level =
+                if rate.reaches(Level::P95) { String::new() } else { format!(" at {}", percent(rate.level)) };
+            format!("{:.2} ({:.2} to {:.2}{level})", rate.estimate, rate.low, rate.high)
+        };
+        rate.map_or_else(|| "?".into(), of)
     };
     let at = if one.equal_clock.is_some() { " at equal clock" } else { "" };
     let bands = match model.bands.as_slice() {

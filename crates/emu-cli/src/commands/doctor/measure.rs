@@ -28,7 +28,7 @@ pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
         for Refused { name, why } in refused {
             Reporter::new(args.quiet).say(&format!("{name} is left out: {why}"));
         }
-        effects::measure(&mut switches, &plan, &mut |event: Event<'_>| measuring.watch(event))
+        effects::measure(&machine.host, &mut switches, &plan, &mut |event: Event<'_>| measuring.watch(event))
     });
     measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
     Ok(Exit::Success)

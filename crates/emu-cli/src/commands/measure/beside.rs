@@ -109,8 +109,8 @@ mod tests {
     fn figures() -> Vec<Figure> {
         let figure = |what, per_second| Figure { tool: Tool::Stream, what, per_second };
         vec![
-            figure(What::Stream(Kernel::Copy, 1), 10e9),
-            figure(What::Stream(Kernel::Triad, 64), 12e9),
+            figure(What::Stream(Kernel::Copy, 1, None), 10e9),
+            figure(What::Stream(Kernel::Triad, 64, None), 12e9),
             figure(
                 What::Other(Domain::Memory, "write of one 1024KiB block again and again, 16 threads".into()),
                 1e9,
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn results_stand_beside_those_of_the_same_work() {
         let here = |measured: &[f64; 1], what: &What| match what {
-            What::Stream(Kernel::Copy, 1) => Some(measured[0]),
+            What::Stream(Kernel::Copy, 1, None) => Some(measured[0]),
             _ => None,
         };
         let compared = Compared::of([9e9], &figures(), here);

@@ -8,6 +8,7 @@ pub(crate) mod hpcc;
 mod long;
 mod memory;
 mod peak;
+pub(crate) mod reference;
 
 pub(crate) use args::MeasureCommand;
 

@@ -28,6 +28,11 @@ impl PeakArgs {
         option("peak", self.peak)
     }
 
+    /// That no share is told, and why, in a sentence.
+    pub(super) fn untold(&self, why: &str) -> Option<String> {
+        Some(format!("No share of the peak that was given, {}, is told: {why}.", self.peak?))
+    }
+
     /// The best of what was measured beside the peak, in a sentence: `triad`, and bytes each second.
     pub(super) fn note(&self, best: Option<(&str, f64)>) -> Option<String> {
         let (peak, (what, best)) = self.peak.zip(best)?;
@@ -94,5 +99,6 @@ mod tests {
         assert!(note(41e9).contains("not that of this machine"));
         assert_eq!((peak.note(None), PeakArgs { peak: None }.note(Some(("x", 1.0)))), (None, None));
         assert_eq!(peak.option(), " --peak 40GB/s");
+        assert_eq!(peak.untold("x").unwrap(), "No share of the peak that was given, 40GB/s, is told: x.");
     }
 }

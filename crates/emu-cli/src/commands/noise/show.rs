@@ -3,6 +3,7 @@
 use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_bench::stats::{Bootstrap, Interval, Level, Noise, Sample};
 use emu_bench::table::{Table, notes, wrap};
 use emu_machine::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
 
@@ -18,7 +19,11 @@ pub(crate) fn shown(measured: &Measured) -> Shown {
     Shown {
         text: text(measured),
         csv: csv(measured),
-        figures: vec![("", runs_chart(measured)), ("gaps", gaps_chart(measured))],
+        figures: vec![
+            ("", runs_chart(measured)),
+            ("ranges", ranges_chart(measured)),
+            ("gaps", gaps_chart(measured)),
+        ],
     }
 }
 
@@ -148,6 +153,28 @@ fn runs_chart(measured: &Measured) -> Chart {
     Chart::new("noise: how far runs lie apart", x, y, series.collect())
 }
 
+/// The published figure of each kind, over all runs, beside that of one process, with the interval of its median.
+fn ranges_chart(measured: &Measured) -> Chart {
+    let range = |of: &OfKind| {
+        let ranges = of.blocks.iter().filter_map(|runs| {
+            let times: Vec<_> = runs.iter().map(|run| run.wall_ns as f64).collect();
+            Some(Noise::of(&Sample::new(times).ok()?).ok()?.range * 100.0)
+        });
+        Interval::of_median(&Sample::new(ranges.collect::<Vec<_>>()).ok()?, Level::P95, &Bootstrap::new(0))
+            .ok()
+    };
+    let places = || measured.kinds.iter().enumerate().map(|(place, of)| ((place + 1) as f64, of));
+    let all = places().map(|(x, of)| Point::new(x - 0.1, of.noise.range * 100.0)).collect();
+    let within: Vec<_> = places().filter_map(|(x, of)| Some((x + 0.1, range(of)?))).collect();
+    let level = within.iter().map(|(_, range)| range.level).fold(1.0, f64::min);
+    let name = format!("one process, {}", percent(level));
+    let within = within.iter().map(|(x, range)| Point::of_interval(*x, range)).collect();
+    let names = measured.kinds.iter().map(|of| of.kind.name().to_owned());
+    let x = Axis::of_names("work", names.collect()).from(0.5);
+    let series = vec![Series::points("all runs", all), Series::points(name, within)];
+    Chart::new("noise: the range of runs", x, Axis::log("(max − min) / median, %"), series)
+}
+
 fn gaps_chart(measured: &Measured) -> Chart {
     let series = measured.cpus.iter().map(|cpu| {
         let mut gaps: Vec<_> = cpu.gaps.iter().collect();
@@ -164,9 +191,36 @@ fn gaps_chart(measured: &Measured) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_bench::stats::Noise;
     use emu_bench::table::WIDTH;
     use emu_machine::noise::{Kind, Run};
+
+    #[test]
+    fn the_range_of_a_process_has_the_interval_of_its_median() {
+        let runs =
+            |spread: u64| (0..5).map(|run| Run { wall_ns: 1000 + run * spread, preempted: 0 }).collect();
+        let of = OfKind {
+            kind: Kind::NoOp,
+            operations: 1,
+            median_ns: 1000.0,
+            noise: Noise { range: 0.5, iqr: 0.05, mad: 0.02 },
+            preempted: 0,
+            blocks: (1..=5).map(|spread| runs(spread * 10)).collect(),
+        };
+        let measured = Measured {
+            kinds: vec![of],
+            not_available: vec![],
+            cpus: vec![],
+            clocks_hz: vec![],
+            stolen: 0.0,
+            notes: vec![],
+            conclusion: String::new(),
+        };
+        let of = |spread: f64| 40.0 * spread / (1000.0 + 20.0 * spread) * 100.0;
+        let [all, within] = &ranges_chart(&measured).series[..] else { panic!() };
+        assert_eq!(*all, Series::points("all runs", vec![Point::new(0.9, 50.0)]));
+        let point = Point::between(1.1, of(3.0), of(1.0), of(5.0));
+        assert_eq!(*within, Series::points("one process, 93.8%", vec![point]));
+    }
 
     #[test]
     fn what_cannot_be_had_is_a_row_with_its_reason() {

@@ -92,6 +92,27 @@ fn quotas_that_were_always_disturbed_are_in_doubt() {
     let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
     (samples[2].stolen, samples[4].foreign) = (Some(0.3), Some(0.3));
     assert!(words(&samples).contains("In doubt: at 2 quotas, from 0.3 to 0.5 CPUs"), "{}", words(&samples));
+    let some = "At the 18 of 20 quotas that nobody disturbed the rate is proportional to the quota";
+    assert!(words(&samples).starts_with(some), "{}", words(&samples));
+    samples.iter_mut().skip(2).for_each(|sample| sample.foreign = Some(0.2));
+    let none = "Undecided: others disturbed every sample at all but 2 of 20 quotas.";
+    assert!(words(&samples).starts_with(none), "{}", words(&samples));
+    let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+    assert!(one.measured.is_linear());
+    assert_eq!(is_off_line(&one.measured, None, calm(std::slice::from_ref(&one))), None);
+}
+
+#[test]
+fn a_worth_that_chance_explains_is_not_told() {
+    let of = |noise: f64| {
+        let mut samples = sweep(Order::Random, |quota| if quota < 0.7 { 54.0 } else { 60.0 } * quota);
+        for (number, sample) in samples.iter_mut().enumerate() {
+            sample.gflops *= 1.0 + noise * (number as f64 * 2.4).sin();
+        }
+        words(&samples)
+    };
+    assert!(of(0.01).contains("A CPU second at low quotas is worth"), "{}", of(0.01));
+    assert!(!of(0.4).contains("is worth"), "{}", of(0.4));
 }
 
 #[test]

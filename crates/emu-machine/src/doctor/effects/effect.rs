@@ -32,7 +32,7 @@ pub struct Effect {
     pub noise_ratio: Interval,
     /// Time of an operation tuned / found: below 1 is faster. Its level is found in the same way.
     pub time_ratio: Interval,
-    /// Every pair of windows, in the order of time.
+    /// Every pair of windows, in the order of time. Disturbed ones count only where there are no others.
     pub pairs: Vec<Windows>,
 }
 
@@ -45,6 +45,9 @@ pub struct Windows {
     pub found_ns: Vec<f64>,
     /// The same, tuned.
     pub tuned_ns: Vec<f64>,
+    /// Whether the hypervisor, a limit of our cgroup or heat had a part in one of them.
+    #[serde(default)]
+    pub disturbed: bool,
 }
 
 impl Effect {
@@ -57,10 +60,14 @@ impl Effect {
     ) -> Result<Self> {
         let noise = |times: &[f64]| Ok::<_, Error>(Noise::of(&Sample::new(times)?)?.range);
         let median = |times: &[f64]| Ok::<_, Error>(Sample::new(times)?.median());
-        let found = each(&pairs, |pair| noise(&pair.found_ns))?;
-        let tuned = each(&pairs, |pair| noise(&pair.tuned_ns))?;
-        let found_times = each(&pairs, |pair| median(&pair.found_ns))?;
-        let tuned_times = each(&pairs, |pair| median(&pair.tuned_ns))?;
+        let is_any_calm = pairs.iter().any(|pair| !pair.disturbed);
+        let each = |of: &dyn Fn(&Windows) -> Result<f64>| {
+            pairs.iter().filter(|pair| !(is_any_calm && pair.disturbed)).map(of).collect::<Result<Vec<_>>>()
+        };
+        let found = each(&|pair| noise(&pair.found_ns))?;
+        let tuned = each(&|pair| noise(&pair.tuned_ns))?;
+        let found_times = each(&|pair| median(&pair.found_ns))?;
+        let tuned_times = each(&|pair| median(&pair.tuned_ns))?;
         Ok(Self {
             knob: knob.to_owned(),
             kind,
@@ -74,23 +81,24 @@ impl Effect {
 
     /// Whether it is shown to make this work calmer.
     pub fn is_calmer(&self) -> bool {
-        self.noise_ratio.high < 1.0
+        self.decides() && self.noise_ratio.high < 1.0
     }
 
     /// Whether it is shown to make it louder.
     pub fn is_louder(&self) -> bool {
-        self.noise_ratio.low > 1.0
+        self.decides() && self.noise_ratio.low > 1.0
+    }
+
+    /// Whether it has a pair that nothing disturbed.
+    fn decides(&self) -> bool {
+        self.pairs.iter().any(|pair| !pair.disturbed)
     }
 
     /// By how much it changes the time of an operation, where it is shown to do so by what matters.
     pub fn time_change(&self) -> Option<f64> {
         let change = self.time_ratio.estimate - 1.0;
-        (!self.time_ratio.contains(1.0) && change.abs() >= TIME_MIN).then_some(change)
+        (self.decides() && !self.time_ratio.contains(1.0) && change.abs() >= TIME_MIN).then_some(change)
     }
-}
-
-fn each(pairs: &[Windows], of: impl Fn(&Windows) -> Result<f64>) -> Result<Vec<f64>> {
-    pairs.iter().map(of).collect()
 }
 
 /// The middle of the ratios of pairs, at the level that leaves all comparisons together [`FALSE_ALARM`] (Bonferroni),
@@ -99,12 +107,10 @@ fn ratio(tuned: &[f64], found: &[f64], seed: u64, comparisons: usize) -> Result<
     let pairs = tuned.iter().zip(found).map(|(tuned, found)| Pair::new(*tuned, *found));
     let ratios = PairedRatios::new(&pairs.collect::<Result<Vec<_>>>()?)?;
     let at = |level| ratios.ratio(Centre::Median(Bootstrap { seed, resamples: RESAMPLES }), level);
-    match Level::new(1.0 - FALSE_ALARM / comparisons.max(1) as f64) {
-        Ok(joint) => match at(joint) {
-            Ok(interval) if interval.reaches(joint) => Ok(interval),
-            _ => at(Level::P95),
-        },
-        Err(_) => at(Level::P95),
+    let joint = Level::of_each(comparisons);
+    match at(joint) {
+        Ok(interval) if interval.reaches(joint) => Ok(interval),
+        _ => at(Level::P95),
     }
 }
 
@@ -141,6 +147,14 @@ pub(super) fn conclusion(effects: &[Effect]) -> String {
     if unknown > 0 && unknown < effects.len() {
         sentences.push("Of the rest this many pairs show no effect on the noise.".to_owned());
     }
+    let pairs = || effects.iter().flat_map(|effect| &effect.pairs);
+    let disturbed = pairs().filter(|pair| pair.disturbed).count();
+    if disturbed > 0 {
+        sentences.push(format!(
+            "Steal, a limit of our cgroup or heat disturbed {:.0}% of the pairs, which do not decide.",
+            disturbed as f64 / pairs().count() as f64 * 100.0
+        ));
+    }
     sentences.join(" ")
 }
 
@@ -169,6 +183,7 @@ mod tests {
             tuned_first: false,
             found_ns: vec![100.0, 101.0, 102.0],
             tuned_ns: [100.0, 101.0, 102.0].map(|time| time * tuned).to_vec(),
+            disturbed: false,
         };
         let effect = |tuned: f64| {
             let pairs = (0..6).map(|pair| windows(tuned + f64::from(pair) * 1e-4)).collect();
@@ -183,10 +198,27 @@ mod tests {
     /// An effect by the spread of each tuned window in that of the found one, as one of so many comparisons.
     fn of_spreads(spreads: &[f64], comparisons: usize) -> Effect {
         let window = |spread: f64| vec![100.0 - 10.0 * spread, 100.0, 100.0 + 10.0 * spread];
-        let pair =
-            |&spread: &f64| Windows { tuned_first: false, found_ns: window(1.0), tuned_ns: window(spread) };
+        let pair = |&spread: &f64| Windows {
+            tuned_first: false,
+            found_ns: window(1.0),
+            tuned_ns: window(spread),
+            disturbed: false,
+        };
         let pairs = spreads.iter().map(pair).collect();
         Effect::new("fake", Kind::CpuBound, pairs, 1, comparisons).unwrap()
+    }
+
+    #[test]
+    fn disturbed_pairs_decide_nothing() {
+        let mut effect = of_spreads(&[0.5; 9], 1);
+        let again = |effect: &Effect| Effect::new("fake", effect.kind, effect.pairs.clone(), 1, 1).unwrap();
+        effect.pairs[0].disturbed = true;
+        effect.pairs[0].tuned_ns = vec![1.0, 100.0, 900.0];
+        let left_out = again(&effect);
+        assert!(left_out.is_calmer() && (left_out.tuned_range - 0.1).abs() < 1e-9, "{left_out:?}");
+        assert!(conclusion(&[left_out]).ends_with("disturbed 11% of the pairs, which do not decide."));
+        effect.pairs.iter_mut().for_each(|pair| pair.disturbed = true);
+        assert!(conclusion(&[again(&effect)]).starts_with("No knob is shown"), "{effect:?}");
     }
 
     #[test]

@@ -67,7 +67,8 @@ fn setting(machine: &Machine) -> String {
 
 pub(crate) fn chart(compared: &[Compared]) -> Chart {
     let series = compared.iter().map(|one| {
-        Series::points(one.name.clone(), points(&one.model, &[])).along(line(&one.model.fit, one.cpus))
+        Series::points(one.name.clone(), points(&one.model, &one.disturbed_quotas))
+            .along(line(&one.model.fit, one.cpus))
     });
     Chart::new(
         "Calibrations: LINPACK at CPU quotas",

@@ -2,7 +2,7 @@
 
 use emu_bench::report::{Axis, Chart, Point, Series};
 use emu_bench::stats::{LinearFit, Place};
-use emu_machine::calibrate::{Measured, Model, Sample};
+use emu_machine::calibrate::{Band, Measured, Model, Sample};
 
 /// The mean rate at each quota with its standard deviation as a bar, hollow at these quotas.
 pub(super) fn points(model: &Model, in_doubt: &[f64]) -> Vec<Point> {
@@ -32,12 +32,10 @@ pub(super) fn chart(measured: &Measured) -> Chart {
         .along(line(one.measured.line(), measured.cpus))
     });
     let several = measured.analyses.iter().filter(|one| one.measured.bands.len() > 1);
-    let bands = several.map(|one| {
-        let ends = one.measured.bands.iter().flat_map(|band| {
-            let line = band.line;
-            [line.from, line.to].map(|quota| Point::new(quota, line.intercept + line.slope * quota))
-        });
-        Series::line(format!("bands: {}", one.threads.name()), ends.collect())
+    // Each is a series: nothing joins two of them in the model.
+    let bands = several.flat_map(|one| &one.measured.bands).map(|Band { line, .. }| {
+        let end = |quota: f64| Point::new(quota, line.intercept + line.slope * quota);
+        Series::line(format!("band {:.1} to {:.1}", line.from, line.to), [line.from, line.to].map(end).into())
     });
     // Those that stand for a quota without others are there already.
     let stands = |sample: &&Sample| {

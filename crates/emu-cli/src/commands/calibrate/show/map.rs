@@ -23,15 +23,21 @@ pub(crate) fn text(found: &Equivalent) -> String {
 }
 
 fn in_doubt(doubt: &Doubt) -> String {
-    let machine = if doubt.is_local { "This" } else { "The other" };
+    let machine = if doubt.is_local { "this machine" } else { "the other machine" };
     let r_squared = doubt.r_squared.map_or_else(String::new, |r_squared| format!("R² {r_squared:.4}, "));
-    format!(
-        " IN DOUBT: {} machine does not follow a line ({r_squared}off it by {} of the largest rate at {}): the equivalent may \
-         be off by as much.",
-        machine.to_lowercase(),
-        percent(doubt.residuals.largest_share),
-        short(doubt.residuals.at_quota)
-    )
+    let off_line = (!doubt.is_linear).then(|| {
+        format!(
+            " IN DOUBT: {machine} does not follow a line ({r_squared}off it by {} of the largest rate at {}): the equivalent \
+             may be off by as much.",
+            percent(doubt.residuals.largest_share),
+            short(doubt.residuals.at_quota)
+        )
+    });
+    let disturbed = (doubt.disturbed_quotas > 0).then(|| {
+        let quotas = doubt.disturbed_quotas;
+        format!(" IN DOUBT: others disturbed every sample of {machine} at {quotas} of its quotas.")
+    });
+    off_line.into_iter().chain(disturbed).collect()
 }
 
 /// A number in the unit of a setting, which may be CPUs or megabytes: three digits that matter.

@@ -34,7 +34,8 @@ fn measured() -> Measured {
             "residuals": {"largest_share": residual, "at_quota": 0.5, "pass": residual < 0.05},
             "bands": [{"from": 0.1, "to": 0.9, "intercept": 0.0, "slope": 50.0,
                        "per_cpu": {"estimate": 50.0, "low": 49.5, "high": 50.5, "level": 0.95}},
-                      {"from": 1.0, "to": 2.0, "intercept": 0.0, "slope": 55.0}],
+                      {"from": 1.0, "to": 2.0, "intercept": 0.0, "slope": 55.0,
+                       "per_cpu": {"estimate": 55.0, "low": 54.0, "high": 56.0, "level": 0.875}}],
             "clock_ratio": 0.97,
         })
     };
@@ -85,7 +86,7 @@ fn the_tables_keep_to_their_width_and_tell_all() {
         "weighted ",
         "0.9991",
         "53.10 (52.90 to 53.35) GFLOPS per CPU at equal clock; 2 bands:",
-        "0.1 to 0.9 CPUs with 50.00 (49.50 to 50.50), 1.0 to 2.0 CPUs with ?.",
+        "0.1 to 0.9 CPUs with 50.00 (49.50 to 50.50), 1.0 to 2.0 CPUs with 55.00 (54.00 to 56.00 at 87.5%).",
         "Disturbed by others: 1 of 1 samples, of which 0 are left out, as their quotas have better ones: 0.1 CPUs",
         "During the samples: core clock 2.75 to 2.75 GHz, stolen up to 25%.",
         "ascending against random",
@@ -157,12 +158,15 @@ fn the_figure_has_points_with_lines_and_bands() {
     measured.analyses[1].measured.bands.truncate(1);
     let chart = figures::chart(&measured);
     let names: Vec<_> = chart.series.iter().map(|series| series.name.as_str()).collect();
-    assert_eq!(names, ["threads: ceil(quota)", "threads: all CPUs", "bands: ceil(quota)", "disturbed"]);
+    assert_eq!(
+        names,
+        ["threads: ceil(quota)", "threads: all CPUs", "band 0.1 to 0.9", "band 1.0 to 2.0", "disturbed"]
+    );
     let ends = [1.82 / 54.118, 2.0].map(|quota| (quota, 54.118 * quota - 1.82));
     let points = [Point::between(0.1, 3.5, 3.25, 3.75), Point::between(2.0, 106.0, 105.5, 106.5)];
     assert_eq!(chart.series[1], Series::points("threads: all CPUs", points.to_vec()).along(ends.to_vec()));
-    let bands = [(0.1, 5.0), (0.9, 45.0), (1.0, 55.0), (2.0, 110.0)].map(|(x, y)| Point::new(x, y));
-    assert_eq!(chart.series[2], Series::line("bands: ceil(quota)", bands.to_vec()));
+    let bands = [(0.1, 5.0), (0.9, 45.0)].map(|(x, y)| Point::new(x, y));
+    assert_eq!(chart.series[2], Series::line("band 0.1 to 0.9", bands.to_vec()), "joined to no other band");
     assert!(chart.svg().unwrap().contains("CPU quota"));
     let residuals = figures::residuals_chart(&measured);
     assert!((residuals.series.len(), residuals.svg().is_ok()) == (2, true));
@@ -183,6 +187,12 @@ fn an_equivalent_names_the_machine_that_is_in_doubt() {
     assert!(text.contains("32% ± 0.5%") && !text.contains("IN DOUBT"), "{text}");
     let residuals = serde_json::json!({"largest_share": 0.21, "at_quota": 0.5, "pass": false});
     let other = serde_json::json!([{"is_local": false, "r_squared": 0.7349, "residuals": residuals}]);
+    let residuals = serde_json::json!({"largest_share": 0.01, "at_quota": 0.5, "pass": true});
+    let disturbed = words(&found(serde_json::json!([{
+        "is_local": true, "r_squared": 0.9999, "residuals": residuals, "is_linear": true, "disturbed_quotas": 3,
+    }])));
+    let must = "IN DOUBT: others disturbed every sample of this machine at 3 of its quotas.";
+    assert!(disturbed.ends_with(must) && !disturbed.contains("follow"), "{disturbed}");
     let found = found(other);
     let text = words(&found);
     assert!(
@@ -200,6 +210,7 @@ fn calibrations_are_laid_over_one_another() {
         threads: Threads::All,
         model: model.clone(),
         cpus: 2,
+        disturbed_quotas: vec![],
         against_first: against_first.map(|share| Interval {
             estimate: share,
             low: share - 0.01,

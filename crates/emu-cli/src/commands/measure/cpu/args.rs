@@ -1,6 +1,7 @@
 use clap::{Args, ValueEnum};
 
 use crate::commands::measure::beside::CompareArgs;
+use crate::commands::measure::reference::ReferenceArgs;
 use crate::measuring::{MeasureArgs, SeriesArgs};
 use crate::values;
 
@@ -16,6 +17,9 @@ pub(crate) struct CpuArgs {
     /// Numbers of threads [default: 1, 2, 4 … as there are CPUs; with --for as many as there are CPUs]
     #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::threads, allow_hyphen_values = true)]
     pub(crate) threads: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) reference: ReferenceArgs,
 
     #[command(flatten)]
     pub(crate) compare: CompareArgs,

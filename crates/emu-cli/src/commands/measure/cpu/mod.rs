@@ -14,6 +14,7 @@ use emu_machine::tools::Domain;
 
 use crate::commands::measure::beside::Compared;
 use crate::commands::measure::long;
+use crate::commands::measure::reference::{Rates, Referred};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::measuring::{Measuring, Task};
@@ -28,19 +29,37 @@ pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
     }
     let seed = args.measure.seed();
     let others = args.compare.read(Domain::Cpu)?;
+    let reference = args.reference.read(NAME)?;
     let plan = CpuPlan::new(&host, args.measure.quick, &args.threads, seed);
     plan.check()?;
     let task = Task { name: NAME, options: option("threads", &args.threads), seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = cpu::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
     // An event of sysbench is none of the operations here: only how both grow with threads can be compared.
-    let measured = measured.map(|cpu| Compared::of(cpu, &others, |_, _| None));
-    let show = |measured: &Compared<Cpu>| {
-        let growth = show::growth(&measured.result, &others);
-        Ok(show::shown(&measured.result).followed_by(&measured.text()).followed_by(&growth))
+    let measured =
+        measured.map(|cpu| Compared::of(Referred::new(cpu, reference, of_reference), &others, |_, _| None));
+    let show = |measured: &Compared<Referred<Cpu>>| {
+        let Referred { result: cpu, .. } = &measured.result;
+        let more = [measured.result.text(), measured.text(), show::growth(cpu, &others)].concat();
+        Ok(show::shown(cpu).followed_by(&more))
     };
     measuring.finish(measured, show)?;
     Ok(Exit::Success)
+}
+
+/// Of waits, how many come after one another in a nanosecond.
+fn of_reference(cpu: &Cpu) -> Vec<Rates> {
+    let rates = cpu.rates.iter().map(|rate| Rates {
+        what: format!("{}, {} thread(s)", rate.work.name(), rate.threads),
+        samples: rate.samples.clone(),
+        disturbed: rate.disturbed,
+    });
+    let waits = cpu.waits.iter().map(|wait| Rates {
+        what: format!("{} one after another", wait.work.name()),
+        samples: wait.samples.iter().map(|ns| 1.0 / ns).collect(),
+        disturbed: wait.disturbed,
+    });
+    rates.chain(waits).collect()
 }
 
 fn for_long(args: &CpuArgs, host: &Host, plan: series::SeriesPlan) -> Result<Exit, Failure> {

@@ -1,10 +1,11 @@
 //! What a disk does, as tables and figures.
 
 use emu_bench::numbers::{nanos, percent, rate, size};
-use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_bench::report::{Axis, Chart, Csv, Series, optional};
 use emu_bench::table::{self, Table, wrap};
 use emu_machine::disk::{Cell, Column, Disk, Latency, Measured, Operation, Order, Outcome, PACE, Transfer};
 
+use crate::commands::measure::of_samples;
 use crate::output::Shown;
 
 /// The columns of the CSV. `latency` counts from when an operation was meant to begin, at half rate; `back_to_back` at
@@ -125,7 +126,8 @@ fn conclusion(disk: &Disk) -> String {
             .cells
             .iter()
             .filter(move |cell| (cell.transfer.operation, cell.transfer.column) == (operation, column));
-        measured.filter_map(|cell| Some((cell.transfer, of(cell)?)))
+        let all = measured.filter_map(|cell| Some((cell.transfer, of(cell)?)));
+        all.filter(|(_, measured)| !measured.is_disturbed())
     };
     let fastest = |operation, column| {
         find(operation, column).max_by(|(_, a), (_, b)| a.bytes_per_s.total_cmp(&b.bytes_per_s))
@@ -217,8 +219,12 @@ fn chart(disk: &Disk, order: Order) -> Chart {
                 let is = cell.transfer;
                 (is.operation, is.column, is.order, is.threads) == (operation, column, order, fewest)
             });
-            let point =
-                |cell: &Cell| Some(Point::new(cell.transfer.block_bytes as f64, of(cell)?.bytes_per_s / 1e6));
+            let point = |cell: &Cell| {
+                let is = of(cell)?;
+                let rates: Vec<_> = is.counting().map(|sample| sample.bytes_per_s).collect();
+                let point = of_samples(cell.transfer.block_bytes as f64, is.bytes_per_s, &rates, 1e6);
+                Some(point.open(is.is_disturbed()))
+            };
             let points: Vec<_> = of_series.filter_map(point).collect();
             if !points.is_empty() {
                 series.push(Series::curve(format!("{name}, {}", column.name()), points));
@@ -237,6 +243,7 @@ fn chart(disk: &Disk, order: Order) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emu_bench::report::Point;
     use emu_machine::disk::Sample;
 
     fn disk() -> Disk {
@@ -262,7 +269,7 @@ mod tests {
                     latency,
                     not_made: if column == Column::Durable && order == Order::Random { 5 } else { 0 },
                     back_to_back: latency,
-                    samples: vec![Sample { operations: 5000, seconds: 0.5, bytes_per_s }],
+                    samples: vec![Sample { operations: 5000, seconds: 0.5, bytes_per_s, disturbed: false }],
                 })
             };
             Cell { transfer, outcome }
@@ -307,6 +314,34 @@ mod tests {
         assert_eq!(durable.split(',').nth(place), Some("5"));
         let written_back = csv.lines().find(|line| line.contains("write,random,1,write-back")).unwrap();
         assert!(written_back.split(',').skip(8).all(|field| matches!(field, "" | "0")), "{written_back}");
+    }
+
+    #[test]
+    fn a_cell_that_others_disturbed_is_hollow_and_all_have_bars() {
+        let mut disk = disk();
+        for cell in &mut disk.cells {
+            let Outcome::Measured(is) = &mut cell.outcome else { continue };
+            let first = is.samples[0];
+            is.samples.push(Sample { bytes_per_s: first.bytes_per_s * 2.0, ..first });
+            is.samples.push(Sample { bytes_per_s: first.bytes_per_s * 9.0, disturbed: true, ..first });
+        }
+        let rate = 123_456_789.0 * 4096.0 / 1e6;
+        let cached = |disk: &Disk| chart(disk, Order::Random).series.swap_remove(0);
+        let of = |high, is_open| {
+            let point =
+                |x, scale| Point::between(x, rate * scale, rate * scale, rate * high * scale).open(is_open);
+            Series::curve(
+                "read, cached",
+                vec![point(4096.0, 1.0), point(f64::from(1 << 20), 256.0).open(false)],
+            )
+        };
+        assert_eq!(cached(&disk), of(2.0, false));
+        let Outcome::Measured(is) = &mut disk.cells[4].outcome else { panic!() };
+        is.samples.truncate(2);
+        is.samples.iter_mut().for_each(|sample| sample.disturbed = true);
+        let Outcome::Measured(is) = &mut disk.cells[20].outcome else { panic!() };
+        is.samples.truncate(2);
+        assert_eq!(cached(&disk), of(2.0, true));
     }
 
     #[test]

@@ -5,7 +5,6 @@ mod show;
 
 pub(crate) use args::HpccArgs;
 
-use emu_core::Result;
 use emu_machine::hpcc::{self, HpccPlan, Kernel, Measured, Share, without_counterpart};
 use emu_machine::tools::{Domain, What};
 use serde::Serialize;
@@ -42,23 +41,19 @@ struct Reference {
 }
 
 impl Reference {
-    fn of(here: &Measured, there: &Document<Measured>) -> Result<Self> {
+    fn of(here: &Measured, there: &Document<Measured>) -> Self {
         let result = &there.result;
-        Ok(Self {
+        Self {
             model: there.about.machine.model.clone(),
-            shares: Share::all(here, result)?,
+            shares: Share::all(here, result),
             without_counterpart: without_counterpart(here, result),
             disturbed: result.disturbances().map(str::to_owned).collect(),
-        })
+        }
     }
 }
 
 pub(crate) fn hpcc(args: &HpccArgs) -> Result<Exit, Failure> {
-    // Before anything is measured: what cannot be compared with is told at once.
     let reference = args.reference.as_ref().map(|path| Document::<Measured>::read(path, NAME)).transpose()?;
-    if let Some(reference) = &reference {
-        reference.result.check_reference()?;
-    }
     let others = args.compare.read(Domain::Memory)?;
     let host = host::detect()?;
     let seed = args.measure.seed();
@@ -66,13 +61,17 @@ pub(crate) fn hpcc(args: &HpccArgs) -> Result<Exit, Failure> {
     if !args.sizes.is_empty() {
         plan = plan.of_series(&host, &args.sizes)?;
     }
+    // Before anything is measured: what cannot be compared with is told at once.
+    if let Some(reference) = &reference {
+        plan.check_reference(&reference.result)?;
+    }
     let options = option("threads", &args.threads) + &option("sizes", &args.sizes);
     let task = Task { name: NAME, options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = hpcc::measure(&plan, &host, &mut |event| measuring.watch(event));
-    let measured = measured.and_then(|measured| {
-        let reference = reference.map(|there| Reference::of(&measured, &there)).transpose()?;
-        Ok(Compared::of(Outcome { measured, reference }, &others, here))
+    let measured = measured.map(|measured| {
+        let reference = reference.map(|there| Reference::of(&measured, &there));
+        Compared::of(Outcome { measured, reference }, &others, here)
     });
     let show = |compared: &Compared<Outcome>| {
         let Outcome { measured, reference } = &compared.result;
@@ -82,10 +81,14 @@ pub(crate) fn hpcc(args: &HpccArgs) -> Result<Exit, Failure> {
     Ok(if measured.result.measured.passed() { Exit::Success } else { Exit::NotVerified })
 }
 
-/// Bytes each second of the same kernel of STREAM; of a series that of the largest problem.
+/// Bytes each second of the same kernel of STREAM; of a series that of the largest problem. `None` where caches may help
+/// one of both and not the other.
 fn here(result: &Outcome, what: &What) -> Option<f64> {
-    let What::Stream(kernel, threads) = what else { return None };
+    let What::Stream(kernel, threads, bytes) = what else { return None };
     let rows = result.measured.rows.iter();
     let same = rows.filter(|row| (row.kernel, row.threads) == (Kernel::Stream(*kernel), *threads));
-    Some(same.max_by_key(|row| row.size)?.best)
+    let row = same.max_by_key(|row| row.size)?;
+    let own = (row.size * size_of::<f64>()) as u64;
+    let is_alike = |theirs: u64| theirs == own || (result.measured.stream_obeys_rule && theirs > own);
+    bytes.is_none_or(is_alike).then_some(row.best)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use emu_bench::columns;
-use emu_bench::numbers::{percent, rate, span};
+use emu_bench::numbers::{percent, prefix, rate, span};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
 use emu_bench::table::{Table, notes, wrap};
 use emu_machine::series::Series;
@@ -72,8 +72,12 @@ fn conclusion(series: &Series) -> String {
         Some(period) => format!("every {}", seconds(period)),
         None => "at no regular times".to_owned(),
     };
+    let of_others = match series.disturbed_dips() {
+        0 => String::new(),
+        some => format!(", {some} of which came while others had a part of the CPUs"),
+    };
     let dips = format!(
-        "For {} of {time} the machine gave less than usual, {how}: {} of the work was lost in {count} dip{}.",
+        "For {} of {time} the machine gave less than usual, {how}: {} of the work was lost in {count} dip{}{of_others}.",
         percent(dips.share),
         percent(dips.lost_share),
         if count == 1 { "" } else { "s" }
@@ -86,22 +90,24 @@ fn seconds(seconds: f64) -> String {
 }
 
 fn csv(series: &Series) -> String {
-    let mut csv = Csv::new("at_s,rate,dipped");
+    let mut csv = Csv::new("at_s,rate,dipped,disturbed");
     for (number, rate) in series.rates.iter().enumerate() {
         let dipped = *rate < series.dips.threshold;
-        csv.line([(number as f64 * series.every_s).to_string(), rate.to_string(), dipped.to_string()]);
+        let disturbed = series.disturbed_steps.contains(&number);
+        let at_s = number as f64 * series.every_s;
+        csv.line([at_s.to_string(), rate.to_string(), dipped.to_string(), disturbed.to_string()]);
     }
     csv.text()
 }
 
 fn chart(series: &Series) -> Chart {
-    let percent = |rate: f64| rate / series.dips.median * 100.0;
+    let (scale, prefix) = prefix(series.dips.median);
     let points = series.rates.iter().enumerate();
-    let points = points.map(|(number, rate)| Point::new(number as f64 * series.every_s, percent(*rate)));
+    let points = points.map(|(number, rate)| Point::new(number as f64 * series.every_s, rate / scale));
     let all = points.collect::<Vec<_>>();
     let end = series.rates.len() as f64 * series.every_s;
-    let threshold = percent(series.dips.threshold);
-    let y = Axis::linear("rate, % of the median");
+    let threshold = series.dips.threshold / scale;
+    let y = Axis::linear(format!("rate, {prefix}{}/s", series.unit));
     let mut chart = Chart::new(&series.what, Axis::linear("time, s"), y, vec![Drawn::line("rate", all)]);
     chart.ideal = Some((vec![(0.0, threshold), (end, threshold)], "a dip is below".into()));
     chart
@@ -123,6 +129,7 @@ mod tests {
             rates,
             dips,
             disturbed: false,
+            disturbed_steps: vec![],
             notes: vec![],
         }
     }
@@ -137,7 +144,8 @@ mod tests {
         {
             assert!(text.contains(words), "{words}: {text}");
         }
-        assert!(chart(&series(15)).svg().unwrap().contains("a dip is below"));
+        let svg = chart(&series(15)).svg().unwrap();
+        assert!(svg.contains("a dip is below") && svg.contains("rate, Goperations/s"), "{svg}");
         let noted = Series { notes: vec!["Cannot tell.".into()], ..series(15) };
         assert!(self::text(&noted).contains("\n\nCannot tell.\n\nFor 6.67%"));
     }
@@ -152,6 +160,14 @@ mod tests {
         let disturbed = |period| conclusion(&Series { disturbed: true, ..series(period) });
         assert!(disturbed(1000).starts_with("Undecided: others had") && disturbed(1000).contains("No dip"));
         assert!(disturbed(15).starts_with("Undecided: others had") && disturbed(15).contains("in 8 dips"));
+    }
+
+    #[test]
+    fn a_dip_while_others_had_cpus_is_told_as_such() {
+        let some = Series { disturbed_steps: vec![3, 14, 29, 31], ..series(15) };
+        let words = "in 8 dips, 2 of which came while others had a part of the CPUs.";
+        assert!(conclusion(&some).ends_with(words), "{}", conclusion(&some));
+        assert_eq!(csv(&some).matches("true,true").count(), 2);
     }
 
     #[test]

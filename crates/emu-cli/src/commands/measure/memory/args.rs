@@ -2,6 +2,7 @@ use clap::Args;
 
 use crate::commands::measure::beside::CompareArgs;
 use crate::commands::measure::peak::PeakArgs;
+use crate::commands::measure::reference::ReferenceArgs;
 use crate::measuring::{MeasureArgs, SeriesArgs};
 use crate::values;
 
@@ -13,7 +14,7 @@ pub(crate) struct MemoryArgs {
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
 
-    /// Length of each array: three for STREAM [default: four times the last-level caches, or what memory allows]
+    /// Length of each array: three for STREAM [default: four times the last-level caches, or what memory allows; with --quick at most 128MiB]
     #[arg(short, long, value_name = "SIZE", value_parser = values::size, allow_hyphen_values = true)]
     pub(crate) size: Option<u64>,
 
@@ -27,6 +28,9 @@ pub(crate) struct MemoryArgs {
 
     #[command(flatten)]
     pub(crate) peak: PeakArgs,
+
+    #[command(flatten)]
+    pub(crate) reference: ReferenceArgs,
 
     #[command(flatten)]
     pub(crate) compare: CompareArgs,

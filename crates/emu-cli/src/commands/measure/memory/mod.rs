@@ -6,6 +6,7 @@ mod show;
 pub(crate) use args::MemoryArgs;
 
 use emu_bench::memory::StreamSize;
+use emu_bench::numbers;
 use emu_core::Host;
 use emu_machine::Event;
 use emu_machine::kernel::stream::Kernel;
@@ -15,9 +16,10 @@ use emu_machine::tools::{Domain, What};
 
 use crate::commands::measure::beside::Compared;
 use crate::commands::measure::long;
+use crate::commands::measure::reference::{Rates, Referred};
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::measuring::{Measuring, Task};
+use crate::measuring::{Document, Measuring, Task};
 use crate::options::option;
 
 const NAME: &str = "measure memory";
@@ -26,7 +28,7 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     let size = match args.size {
         Some(bytes) => StreamSize::given(&host, &host.allowed, bytes)?,
-        None => StreamSize::of(&host, &host.allowed),
+        None => StreamSize::of(&host, &host.allowed)?.quick(args.measure.quick),
     };
     if let Some(plan) = args.series.plan()? {
         return for_long(args, &host, size, plan);
@@ -37,6 +39,7 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
         + &args.peak.option();
     let seed = args.measure.seed();
     let others = args.compare.read(Domain::Memory)?;
+    let reference = args.reference.read(NAME)?;
     let mut plan = MemoryPlan::new(&host, args.measure.quick, size, &args.threads, seed);
     if !args.blocks.is_empty() {
         plan.blocks.clone_from(&args.blocks);
@@ -47,16 +50,55 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
     let measured = memory::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
     let measured = measured.map(|mut memory| {
         let triads = memory.stream.iter().filter_map(|run| run.best_bytes_per_s.last().copied());
-        let note = args.peak.note(triads.reduce(f64::max).map(|best| ("Triad", best)));
+        let note = if memory.size.obeys_rule() {
+            args.peak.note(triads.reduce(f64::max).map(|best| ("Triad", best)))
+        } else {
+            args.peak.untold("caches help arrays that are less than four times as long as they are")
+        };
         memory.notes.extend(note);
-        Compared::of(memory, &others, here)
+        let there = reference.as_ref().map(|there: &Document<Memory>| there.result.size);
+        let is_alike = there.is_none_or(|there| memory.size.is_alike(there.array_bytes));
+        let memory = Referred::new(memory, reference, |memory| of_reference(memory, is_alike));
+        Compared::of(memory, &others, |memory, what| here(&memory.result, what))
     });
-    measuring.finish(measured, |measured| Ok(show::shown(&measured.result).followed_by(&measured.text())))?;
+    let show = |measured: &Compared<Referred<Memory>>| {
+        let more = measured.result.text() + &measured.text();
+        Ok(show::shown(&measured.result.result).followed_by(&more))
+    };
+    measuring.finish(measured, show)?;
     Ok(Exit::Success)
 }
 
+/// Of loads, how many come after one another in a nanosecond. What goes over arrays is compared only where they are alike.
+fn of_reference(memory: &Memory, is_alike: bool) -> Vec<Rates> {
+    let copies = memory.copies.iter().filter(|_| is_alike).map(|copy| {
+        let order = if copy.random { "random" } else { "sequential" };
+        Rates {
+            what: format!("{order} copy of {}, {} thread(s)", numbers::size(copy.block_bytes), copy.threads),
+            samples: copy.samples.clone(),
+            disturbed: copy.disturbed,
+        }
+    });
+    let stream = memory.stream.iter().filter(|_| is_alike).flat_map(|run| {
+        Kernel::ALL.map(|kernel| Rates {
+            what: format!("STREAM {}, {} thread(s)", kernel.name(), run.threads),
+            samples: run.passes.rates(kernel),
+            disturbed: run.disturbed,
+        })
+    });
+    let loads = memory.latencies.iter().map(|load| Rates {
+        what: format!("loads from {}", numbers::size(load.working_set_bytes)),
+        samples: load.samples.iter().map(|ns| 1.0 / ns).collect(),
+        disturbed: load.disturbed,
+    });
+    copies.chain(stream).chain(loads).collect()
+}
+
 fn here(memory: &Memory, what: &What) -> Option<f64> {
-    let What::Stream(kernel, threads) = what else { return None };
+    let What::Stream(kernel, threads, bytes) = what else { return None };
+    if bytes.is_some_and(|bytes| !memory.size.is_alike(bytes)) {
+        return None;
+    }
     let run = memory.stream.iter().find(|run| run.threads == *threads)?;
     Kernel::ALL.iter().zip(run.best_bytes_per_s).find(|(one, _)| *one == kernel).map(|(_, best)| best)
 }
@@ -72,7 +114,7 @@ fn for_long(
     let seed = args.measure.seed();
     let options = format!(" --size {} --blocks {block} --threads {threads}", size.array_bytes);
     let task = Task { name: NAME, options, seed, plan: &plan };
-    let [blocks, arrays] = [block, size.array_bytes].map(emu_bench::numbers::size);
+    let [blocks, arrays] = [block, size.array_bytes].map(numbers::size);
     let what = format!("copy of {blocks} blocks, arrays of {arrays}, {threads} threads");
     long::take(host, &args.measure, task, |plan, watch| {
         let mut work = Steady::new(host, size, block, threads, seed)?;
