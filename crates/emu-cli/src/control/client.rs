@@ -23,8 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LONG_PATIENCE: Duration = Duration::from_secs(15);
 
 /// An emulation at work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Working {
     /// The process of its emu.
     pub(crate) pid: Pid,
