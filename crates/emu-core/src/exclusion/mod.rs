@@ -21,6 +21,7 @@ use crate::cpu_list::CpuList;
 use crate::duty::{Command, DutyThread};
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::process::pids;
 use crate::roots::Roots;
 use crate::sys::lock;
 use crate::sys::time::{self, Nanos};
@@ -87,7 +88,7 @@ impl Exclusion {
     ) -> Result<Self> {
         let only_one = only_one(&host.roots)?;
         let mut taker = Taker::new(host, cpus, groups, journal);
-        taker.take_all(&mut || taker::processes(&host.roots.proc))?;
+        taker.take_all(&mut || pids(&host.roots.proc))?;
         let state = Arc::new(Mutex::new(State { taker, problem: None }));
         let (theirs, proc) = (Arc::clone(&state), host.roots.proc.clone());
         let thread = DutyThread::spawn(
@@ -99,7 +100,7 @@ impl Exclusion {
                     let (Command::Run(()), generation) = wait.command() else { return Ok(()) };
                     if wait.until(time::now() + LOOK, generation) {
                         let mut state = lock(&theirs);
-                        let looked = taker::processes(&proc).and_then(|pids| state.taker.take(&pids));
+                        let looked = pids(&proc).and_then(|pids| state.taker.take(&pids));
                         state.problem = looked.err().map(|error| error.in_words());
                     }
                 }
