@@ -215,7 +215,7 @@ fn table() -> Outcome<()> {
         }
     }
     println!("| without | largest change, points | where | rows |\n|---|---|---|---|");
-    for name in Correction::ALL.map(Correction::name) {
+    for name in Correction::ALL.iter().copied().map(Correction::name) {
         let of_it = || changes.iter().filter(|(of, ..)| *of == name);
         if let Some((_, change, row)) = of_it().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) {
             println!("| {name} | {change:+.2} | {row} | {} |", of_it().count());

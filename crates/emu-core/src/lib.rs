@@ -85,7 +85,7 @@ pub use nearest::nearest;
 pub use node::{Node, NodeOptions};
 pub use placement::{Apart, Placed, place};
 pub use prepared::{Judged, Prepared, best, choose, judge, ranked};
-pub use process::adopt_orphans;
+pub use process::{adopt_orphans, line_of};
 pub use roots::Roots;
 pub use session::Session;
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 use crate::error::{Error, Result};
+use crate::sys::lock;
 
 /// The name of a method: `fracas`, or `fracas:published` for a form of it that is another method.
 ///
@@ -57,7 +58,7 @@ const fn is_name(name: &str) -> bool {
 /// The one copy of a name that lasts as long as the process.
 fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = lock(&NAMES);
     if let Some(known) = names.get(name) {
         return known;
     }

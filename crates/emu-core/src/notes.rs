@@ -1,6 +1,8 @@
 //! What threads have to tell the user.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::sys::lock;
 
 /// What threads have to tell the user, each thing once.
 #[derive(Debug, Clone, Default)]
@@ -17,25 +19,21 @@ const NOTES_MAX: usize = 20;
 
 impl Notes {
     pub(crate) fn add(&self, note: String) {
-        add(&mut self.lists().notes, note);
+        add(&mut lock(&self.0).notes, note);
     }
 
     /// A problem lets tasks or CPUs escape the limit.
     pub(crate) fn add_problem(&self, problem: String) {
-        add(&mut self.lists().problems, problem);
+        add(&mut lock(&self.0).problems, problem);
     }
 
     /// Without the problems.
     pub(crate) fn list(&self) -> Vec<String> {
-        self.lists().notes.clone()
+        lock(&self.0).notes.clone()
     }
 
     pub(crate) fn problems(&self) -> Vec<String> {
-        self.lists().problems.clone()
-    }
-
-    fn lists(&self) -> MutexGuard<'_, Lists> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).problems.clone()
     }
 }
 

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use emu_core::{
-    Error, Exclusive, LiveSession, Memory, Pid, Result, Roots, SpeedSpec, Status, Tasks, live_sessions,
+    Error, Exclusive, LiveSession, Memory, Pid, Result, Roots, SpeedSpec, Status, Tasks, line_of,
+    live_sessions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LONG_PATIENCE: Duration = Duration::from_secs(15);
 
 /// An emulation at work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Working {
     /// The process of its emu.
     pub(crate) pid: Pid,
@@ -89,7 +89,7 @@ pub(crate) fn asked(sessions: Vec<LiveSession>) -> Vec<(LiveSession, Result<Work
 
 /// Sets the speed of the emulation whose emu this process is, or that slows it. Returns the emulation as it was.
 pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<LiveSession> {
-    let line = line_of(roots, pid);
+    let line = line_of(&roots.proc, pid);
     let mut found: Vec<(usize, LiveSession, Result<()>)> = Vec::new();
     for (session, working) in asked(sessions(roots)?) {
         let is_known = |wanted: &Pid| line.iter().position(|one| one == wanted);
@@ -170,15 +170,6 @@ fn ask(emu: Pid, request: &Request) -> Result<Reply> {
         matches!(request, Request::Remove(Removal::Kill) | Request::Set(Setting { memory: Some(_), .. }));
     limit(&stream, if takes_long { LONG_PATIENCE } else { PATIENCE })?;
     send(&mut stream, request).and_then(|()| receive(&stream)).map_err(silent)
-}
-
-fn line_of(roots: &Roots, pid: Pid) -> Vec<Pid> {
-    let parent = |pid: &Pid| {
-        let status = fs::read_to_string(roots.proc.join(pid.to_string()).join("status")).ok()?;
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
-        (parent > 0).then_some(parent)
-    };
-    std::iter::successors(Some(pid), parent).collect()
 }
 
 /// Whether a process is in the cgroup that an emulation was made for.

@@ -7,8 +7,7 @@ use emu_core::Pid;
 use serde::{Deserialize, Serialize};
 
 /// What is to be on a node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Member {
     /// A command that is started there: the program and its arguments.
@@ -46,8 +45,7 @@ impl fmt::Display for Member {
 }
 
 /// A process that has joined as part of a member.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Joined {
     pub(crate) pid: Pid,
     pub(crate) of: Member,

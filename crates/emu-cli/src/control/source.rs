@@ -8,8 +8,7 @@ use emu_core::{Error, ErrorKind, Result, input_file};
 use serde::{Deserialize, Serialize};
 
 /// A trace, or the profile of a machine: equal ones mean the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Source {
     /// The file.
     pub(crate) file: PathBuf,

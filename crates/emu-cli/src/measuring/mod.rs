@@ -141,8 +141,7 @@ fn write(record: &Record, name: &str, json: &str, shown: &Shown) -> Result<()> {
 }
 
 /// The JSON of a measurement: what was measured on what, and the result.
-#[derive(Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Document<R> {
     /// Version of the form: [`output::SCHEMA`].
     schema: u32,

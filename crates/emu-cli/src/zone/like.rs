@@ -42,8 +42,7 @@ impl Other {
 }
 
 /// The speed that was found, and for what.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Like {
     /// The profile, or the JSON of `emu calibrate map`.
     file: PathBuf,
@@ -65,9 +64,8 @@ pub(crate) struct Like {
 }
 
 /// How a speed was found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 enum By {
     /// It was measured here against a profile.
     Measured(Found),

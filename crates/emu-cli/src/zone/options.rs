@@ -5,8 +5,7 @@ use emu_core::{Demand, Round};
 use serde::{Deserialize, Serialize};
 
 /// What is asked of a method beside the speed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Options {
     /// `--period`; null for the method's own.

@@ -19,8 +19,7 @@ use crate::zone::verification::Verification;
 pub(crate) const FORM: u32 = 3;
 
 /// One emulation from begin to end.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Record {
     /// Version of the form.
     schema: u32,
@@ -66,8 +65,7 @@ pub(crate) struct Record {
     exit: Option<ExitRecord>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Asked {
     /// As on the command line; of a trace, that at its begin.
     speed: String,
@@ -77,8 +75,7 @@ struct Asked {
     cpus: Vec<AskedCpu>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct AskedCpu {
     /// Which CPU.
     cpu: CpuId,
@@ -88,20 +85,18 @@ struct AskedCpu {
     clock_hz: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Ended {
     /// How long the emulation was in force.
     #[serde(rename = "wall_ns", with = "as_ns")]
-    #[cfg_attr(test, schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     wall: Duration,
     #[serde(flatten)]
     status: Status,
 }
 
 /// How a trace was followed.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct TraceRecord {
     #[serde(flatten)]
     source: Source,
@@ -109,13 +104,12 @@ struct TraceRecord {
     changes: u64,
     /// By how much the latest change came late.
     #[serde(rename = "latest_ns", with = "as_ns")]
-    #[cfg_attr(test, schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     latest: Duration,
 }
 
 /// How the command ended.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ExitRecord {
     Code(u8),

@@ -12,12 +12,11 @@ use crate::signals::{Meanwhile, Signals};
 use crate::zone::plan::Plan;
 
 /// What was measured.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Verification {
     /// Length of a window inside the zone.
     #[serde(rename = "window_ns", with = "as_ns")]
-    #[cfg_attr(test, schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     window: Duration,
     /// Each CPU of the zone.
     pub(crate) cpus: Vec<Delivered>,

@@ -7,7 +7,7 @@ use super::folder::Folder;
 use super::{lists, place};
 use crate::error::{Error, Result};
 use crate::host::delegation::PROCS;
-use crate::host::{Controller, Hierarchy, Host};
+use crate::host::{Controller, Hierarchy, Host, below};
 use crate::sys::Pid;
 
 /// How often two lists of processes are compared before they count as different.
@@ -50,7 +50,7 @@ pub(super) fn hierarchies<'a>(
 
 pub(super) fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
     let inside = path.strip_prefix(&hierarchy.shown).unwrap_or(path);
-    let folder = place::below(&hierarchy.mount, inside).filter(|folder| place::is_group(folder))?;
+    let folder = below(&hierarchy.mount, inside).filter(|folder| place::is_group(folder))?;
     Some(Folder { version: hierarchy.version, path: folder })
 }
 

@@ -1,9 +1,7 @@
 //! Finding the place for a new group, and preparing it.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::lists;
@@ -11,7 +9,7 @@ use crate::control_file;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hint::Hint;
 use crate::host::delegation::{CONTROLLERS, PROCS, SUBTREE_CONTROL, can_enable, is_open};
-use crate::host::{Controller, Hierarchy};
+use crate::host::{Controller, Hierarchy, below, group_in};
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
 
@@ -32,7 +30,7 @@ pub(crate) struct Site {
 /// The folder, as the mount shows it, of a process's group; `None` when the process has ended or the mount does not show it.
 pub(crate) fn home(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
     let text = fs::read(proc.join(pid.to_string()).join("cgroup")).ok()?;
-    let path = group_in(&text, hierarchy)?;
+    let path = group_in(&text, hierarchy.version, &hierarchy.controllers)?;
     below(&hierarchy.mount, path.strip_prefix(&hierarchy.shown).ok()?).filter(|folder| is_group(folder))
 }
 
@@ -68,31 +66,6 @@ fn maker(group: &Path) -> Option<u32> {
 pub(crate) fn other_emu(proc: &Path, home: &Path) -> Option<u32> {
     let lives = |pid: &u32| *pid != std::process::id() && proc.join(pid.to_string()).exists();
     home.ancestors().filter_map(maker).find(lives)
-}
-
-/// The path of a hierarchy's group in the text of `/proc/<pid>/cgroup` (`cgroups(7)`).
-fn group_in<'a>(text: &'a [u8], hierarchy: &Hierarchy) -> Option<&'a Path> {
-    text.split(|&byte| byte == b'\n').find_map(|line| {
-        let mut fields = line.splitn(3, |&byte| byte == b':');
-        let (number, names, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let is_known =
-            |name: &[u8]| hierarchy.controllers.iter().any(|known| known.as_str().as_bytes() == name);
-        let is_it = if hierarchy.version == 2 {
-            number == b"0" && names.is_empty()
-        } else {
-            names.split(|&byte| byte == b',').any(is_known)
-        };
-        is_it.then_some(Path::new(OsStr::from_bytes(path)))
-    })
-}
-
-/// `None` when `path` would lead out of `mount`.
-pub(crate) fn below(mount: &Path, path: &Path) -> Option<PathBuf> {
-    path.components().try_fold(mount.to_owned(), |folder, part| match part {
-        Component::Normal(name) => Some(folder.join(name)),
-        Component::RootDir | Component::CurDir => Some(folder),
-        Component::ParentDir | Component::Prefix(_) => None,
-    })
 }
 
 pub(crate) fn is_group(folder: &Path) -> bool {
@@ -220,6 +193,9 @@ pub(crate) fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
     use crate::cpufreq::simulated;
 

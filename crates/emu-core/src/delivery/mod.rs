@@ -13,7 +13,7 @@ mod stretch;
 pub use stretch::{CpuStretch, Stretch};
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use crate::host::Host;
 use crate::method::{About, Trait};
 use crate::speed::Targets;
 use crate::status::{Basis, Delivered, Status};
-use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
+use crate::sys::{Pid, lock};
 use crate::zone::Zone;
 
 use account::{Account, Asked, Off, TOLERANCE, Way, Window};
@@ -76,12 +76,6 @@ struct State {
     notes: Vec<String>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Delivery {
     /// `running` is as in [`retarget`](Self::retarget).
     pub(crate) fn watch(
@@ -109,7 +103,7 @@ impl Delivery {
         if watch.is_blind() {
             let note =
                 "/proc hides the processes of other users (hidepid): one that changes its user is not seen";
-            shared.lock().notes.push(note.into());
+            lock(&shared.state).notes.push(note.into());
         }
         let watcher = Watcher {
             watch,
@@ -132,7 +126,7 @@ impl Delivery {
     /// The targets are in force after two periods. A method that moves the clock lets tasks run for the part `running` of
     /// the time.
     pub(crate) fn retarget(&self, targets: &Targets, running: f64, period: Duration) {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         let before = state.account.restart(Asked::of(targets, self.way, running, period));
         let generation = state.generation;
         state.stretches.next(targets, generation, before);
@@ -143,17 +137,17 @@ impl Delivery {
 
     /// The stretches that have ended since the last call.
     pub(crate) fn take_stretches(&self) -> Vec<Stretch> {
-        self.shared.lock().stretches.take(self.way.moves_clock)
+        lock(&self.shared.state).stretches.take(self.way.moves_clock)
     }
 
     /// Nothing counts until the next `retarget`.
     pub(crate) fn pause(&self) {
-        self.shared.lock().begin_window(None);
+        lock(&self.shared.state).begin_window(None);
         self.shared.changed.notify_all();
     }
 
     pub(crate) fn tell(&self, status: &mut Status) {
-        let state = self.shared.lock();
+        let state = lock(&self.shared.state);
         let State { account, meter, notes, .. } = &*state;
         let moves_clock = self.way.moves_clock;
         let basis = if moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
@@ -201,12 +195,13 @@ impl Delivery {
     /// Ends the account while the tasks are still in the zone. Costs that let them run too fast are forgotten. Ones that make
     /// them too slow cannot be told from what a shared host takes.
     pub(crate) fn end(&mut self) {
-        self.shared.lock().is_ending = true;
+        lock(&self.shared.state).is_ending = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        if let Some(state) = self.costs.take_if(|_| self.shared.lock().account.has_unexplained_excess()) {
+        if let Some(state) = self.costs.take_if(|_| lock(&self.shared.state).account.has_unexplained_excess())
+        {
             kept::forget(&state);
         }
     }
@@ -277,7 +272,7 @@ impl Watcher {
     }
 
     fn wait_for_begin(&mut self) -> Option<u64> {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         loop {
             if state.is_ending {
                 return None;
@@ -294,13 +289,13 @@ impl Watcher {
     /// Returns whether the window is the last one of its generation.
     fn wait(&self, length: Duration, generation: u64) -> bool {
         let is_open = |state: &mut State| !state.is_ending && state.generation == generation;
-        let state = self.shared.lock();
+        let state = lock(&self.shared.state);
         let waited = self.shared.changed.wait_timeout_while(state, length, is_open);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     fn count(&self, window: &Window, generation: u64) -> Option<Off> {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         // A window shorter than a period tells nothing.
         let is_whole = window.length >= time::nanos(self.shortest / 2);
         if state.generation != generation {
@@ -326,7 +321,7 @@ impl Watcher {
         let hierarchies = &self.host.cgroups.hierarchies;
         let frozen = if looks_above { self.watch.frozen_above(hierarchies) } else { None };
         let name = |pid| reading::name(&self.host.roots.proc, pid);
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         state.account.frozen.extend(frozen);
         state.account.note_strays(window, name);
         for (pid, group) in outside {
@@ -342,15 +337,15 @@ impl Watcher {
     }
 
     fn measure_clocks(&self) {
-        let cpus: Vec<_> = self.shared.lock().account.asked().shares.keys().copied().collect();
+        let cpus: Vec<_> = lock(&self.shared.state).account.asked().shares.keys().copied().collect();
         for cpu in cpus {
             let clock = meter::measure(cpu);
-            self.shared.lock().meter.add(cpu, clock);
+            lock(&self.shared.state).meter.add(cpu, clock);
         }
     }
 
     fn explain(&self, off: Off, window: &Window, before: &Reading, after: &Reading) {
-        let shares = self.shared.lock().account.asked().shares.clone();
+        let shares = lock(&self.shared.state).account.asked().shares.clone();
         let reason = match off {
             Off::Fast => {
                 reason::of_excess(&self.host.roots, &self.watch, window, &shares, self.ends_at_ticks)
@@ -363,7 +358,7 @@ impl Watcher {
             }
         };
         if let Some(reason) = reason {
-            let mut state = self.shared.lock();
+            let mut state = lock(&self.shared.state);
             let State { account: Account { fast, slow, .. }, .. } = &mut *state;
             let episode = if off == Off::Fast { fast } else { slow };
             episode.reason.get_or_insert(reason);

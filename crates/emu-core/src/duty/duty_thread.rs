@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use crate::cpu_list::CpuList;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::notes::Notes;
 use crate::sys::time::{self, Nanos};
-use crate::sys::{affinity, sched};
+use crate::sys::{affinity, lock, sched};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command<T> {
@@ -94,7 +94,7 @@ impl<T: Copy> Wait<T> {
     /// The command in force and its generation, to be handed to [`until`](Self::until).
     pub(crate) fn command(&self) -> (Command<T>, u32) {
         let generation = self.generation();
-        (*self.0.command.lock().unwrap_or_else(PoisonError::into_inner), generation)
+        (*lock(&self.0.command), generation)
     }
 
     /// Cheaper than reading the command.
@@ -103,7 +103,7 @@ impl<T: Copy> Wait<T> {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        matches!(*self.0.command.lock().unwrap_or_else(PoisonError::into_inner), Command::Stop)
+        matches!(*lock(&self.0.command), Command::Stop)
     }
 
     /// Sleeps until `deadline`; false when a command newer than `generation` came first.
@@ -158,7 +158,7 @@ impl<T: Copy + Send + 'static> DutyThread<T> {
                         let _ = ready.send(Ok(()));
                         let result = body(state, &theirs);
                         let why = result.as_ref().map_or_else(Error::in_words, |()| "it was done".into());
-                        *theirs.0.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                        *lock(&theirs.0.end) = Some(why);
                         result
                     }
                     Err(error) => {
@@ -187,7 +187,7 @@ impl<T: Copy + Send + 'static> DutyThread<T> {
 
     /// Why the thread has ended; `None` while it runs.
     pub(crate) fn ended(&self) -> Option<String> {
-        let why = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let why = lock(&self.shared.end).clone();
         self.is_finished().then(|| why.unwrap_or_else(|| "it has panicked".into()))
     }
 
@@ -208,7 +208,7 @@ impl<T: Copy + Send + 'static> DutyThread<T> {
 
 impl<T> DutyThread<T> {
     fn command(&self, command: Command<T>) {
-        *self.shared.command.lock().unwrap_or_else(PoisonError::into_inner) = command;
+        *lock(&self.shared.command) = command;
         self.shared.generation.fetch_add(1, Ordering::Release);
         time::wake(&self.shared.generation);
     }

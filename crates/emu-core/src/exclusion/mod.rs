@@ -12,21 +12,23 @@
 mod stays;
 mod taker;
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_list::CpuList;
+use crate::duty::{Command, DutyThread};
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::process::pids;
 use crate::roots::Roots;
+use crate::sys::lock;
+use crate::sys::time::{self, Nanos};
 use crate::undo::{Journal, OnlyOne, live_sessions, restore};
 use taker::Taker;
 
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Nanos = 1_000_000_000;
 
 /// The file in the state folder that is locked by the one that excludes.
 const LOCK: &str = "exclusive";
@@ -52,30 +54,18 @@ pub struct Exclusive {
 /// Tasks of the host are kept off some CPUs while this exists; the journal puts them back.
 #[derive(Debug)]
 pub(crate) struct Exclusion {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    /// Goes first: nothing is taken once this has gone.
+    _thread: DutyThread<()>,
+    state: Arc<Mutex<State>>,
     host: Host,
     cpus: CpuList,
     _only_one: OnlyOne,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug)]
 struct State {
     taker: Taker,
     problem: Option<String>,
-    is_ending: bool,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 pub(crate) fn check_exclusive(host: &Host, cpus: &CpuList) -> Result<()> {
@@ -98,27 +88,37 @@ impl Exclusion {
     ) -> Result<Self> {
         let only_one = only_one(&host.roots)?;
         let mut taker = Taker::new(host, cpus, groups, journal);
-        taker.take_all(&mut || taker::processes(&host.roots.proc))?;
-        let state = State { taker, problem: None, is_ending: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let (theirs, proc) = (Arc::clone(&shared), host.roots.proc.clone());
-        let thread = thread::Builder::new()
-            .name("emu-exclusive".into())
-            .spawn(move || keep_off(&theirs, &proc))
-            .map_err(|e| Error::io("cannot start the thread that looks for tasks of the host", e))?;
-        Ok(Self { shared, thread: Some(thread), host: host.clone(), cpus: cpus.clone(), _only_one: only_one })
+        taker.take_all(&mut || pids(&host.roots.proc))?;
+        let state = Arc::new(Mutex::new(State { taker, problem: None }));
+        let (theirs, proc) = (Arc::clone(&state), host.roots.proc.clone());
+        let thread = DutyThread::spawn(
+            "emu-exclusive",
+            (),
+            || Ok(()),
+            move |(), wait| {
+                loop {
+                    let (Command::Run(()), generation) = wait.command() else { return Ok(()) };
+                    if wait.until(time::now() + LOOK, generation) {
+                        let mut state = lock(&theirs);
+                        let looked = pids(&proc).and_then(|pids| state.taker.take(&pids));
+                        state.problem = looked.err().map(|error| error.in_words());
+                    }
+                }
+            },
+        )?;
+        Ok(Self { _thread: thread, state, host: host.clone(), cpus: cpus.clone(), _only_one: only_one })
     }
 
     /// What joins is no task of the host any more: nobody looks meanwhile.
     pub(crate) fn leave_out<T>(&self, join: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _state = self.shared.lock();
+        let _state = lock(&self.state);
         join()
     }
 
     pub(crate) fn report(&self) -> Exclusive {
         let (kernel, kernel_others) = stays::kernel_threads(&self.host.roots.proc, &self.cpus);
         let interrupts = stays::interrupts(&self.host.roots.proc, &self.cpus);
-        let state = self.shared.lock();
+        let state = lock(&self.state);
         Exclusive {
             taken: state.taker.taken(),
             staying: state.taker.staying(),
@@ -127,30 +127,6 @@ impl Exclusion {
             interrupts,
             problem: state.problem.clone(),
         }
-    }
-}
-
-impl Drop for Exclusion {
-    fn drop(&mut self) {
-        self.shared.lock().is_ending = true;
-        self.shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // The thread has nothing but a panic to tell.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn keep_off(shared: &Shared, proc: &Path) {
-    let mut state = shared.lock();
-    loop {
-        let woken = shared.changed.wait_timeout_while(state, LOOK, |state| !state.is_ending);
-        state = woken.unwrap_or_else(PoisonError::into_inner).0;
-        if state.is_ending {
-            return;
-        }
-        let looked = taker::processes(proc).and_then(|pids| state.taker.take(&pids));
-        state.problem = looked.err().map(|error| error.in_words());
     }
 }
 

@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::taker::processes;
 use crate::control_file;
 use crate::cpu_list::CpuList;
-use crate::process::Stat;
+use crate::process::{Stat, pids};
 use crate::sys::affinity;
 
 /// The kernel's threads that are bound to CPUs of these, by name, and how many others may run there.
 pub(super) fn kernel_threads(proc: &Path, cpus: &CpuList) -> (Vec<String>, usize) {
     let (mut bound, mut others) = (BTreeSet::new(), 0);
-    for pid in processes(proc).unwrap_or_default() {
+    for pid in pids(proc).unwrap_or_default() {
         let is_kernel = Stat::read(proc, pid).is_some_and(|stat| stat.is_kernel);
         let Some(now) = is_kernel.then(|| affinity::get(pid).ok()).flatten() else { continue };
         if now.intersection(cpus).is_empty() {

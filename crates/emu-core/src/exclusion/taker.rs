@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cgroup::{PASSES, lists, place};
@@ -191,11 +191,6 @@ impl Taker {
     fn file(&self, tid: Pid, name: &str) -> PathBuf {
         self.proc.join(tid.to_string()).join(name)
     }
-}
-
-pub(super) fn processes(proc: &Path) -> Result<Vec<Pid>> {
-    let entries = fs::read_dir(proc).map_err(|e| Error::file("list", proc, e))?;
-    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// `None` for a task that has ended.

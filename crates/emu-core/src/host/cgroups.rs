@@ -2,11 +2,12 @@
 //!
 //! References: `cgroups(7)`, `cgroup_namespaces(7)`, `proc_pid_mountinfo(5)`, Documentation/admin-guide/cgroup-v2.rst.
 
-use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use procfs::process::MountInfo;
-use procfs::{FromBufRead, ProcessCGroups};
 use serde::{Deserialize, Serialize};
 
 use super::controller::Controller;
@@ -97,7 +98,7 @@ impl Cgroups {
 
 /// `kernel` is the version's first two numbers.
 pub(super) fn read(roots: &Roots, kernel: Option<(u32, u32)>) -> Cgroups {
-    let own = OwnPaths::parse(&text(&roots.proc.join("self/cgroup")));
+    let own = fs::read(roots.proc.join("self/cgroup")).unwrap_or_default();
     let mut hierarchies: Vec<_> = text(&roots.proc.join("self/mountinfo"))
         .lines()
         .filter_map(Mount::parse)
@@ -124,11 +125,11 @@ pub(super) fn read(roots: &Roots, kernel: Option<(u32, u32)>) -> Cgroups {
 }
 
 /// `None` where the mount does not show this process's group.
-fn hierarchy(roots: &Roots, mount: Mount, own: &OwnPaths, kernel: Option<(u32, u32)>) -> Option<Hierarchy> {
+fn hierarchy(roots: &Roots, mount: Mount, own: &[u8], kernel: Option<(u32, u32)>) -> Option<Hierarchy> {
     let Mount { version, point, shown, controllers } = mount;
-    let path = if version == 2 { own.v2.as_ref()? } else { own.v1.get(controllers.first()?.as_str())? };
+    let path = group_in(own, version, &controllers)?;
     let mount = relocate(roots, &point)?;
-    let own = seen_through(&mount, &shown, path)?;
+    let own = below(&mount, path.strip_prefix(&shown).ok()?)?;
     // Another file system may be mounted over it, and the group may have been removed.
     if !own.join(PROCS).exists() {
         return None;
@@ -155,14 +156,28 @@ fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Control
         .collect()
 }
 
-/// The folder of the group `path` below a mount that shows the hierarchy from `shown` on. Both paths count from the root of
-/// this cgroup namespace, with `..` for what lies outside of it.
-fn seen_through(mount: &Path, shown: &Path, path: &Path) -> Option<PathBuf> {
-    let rest = path.strip_prefix(shown).ok()?;
-    // Joining an empty path would add a slash.
-    rest.components().try_fold(mount.to_owned(), |folder, part| match part {
+/// The path of a hierarchy's group in the text of `/proc/<pid>/cgroup` (`cgroups(7)`). It counts, as `shown`, from
+/// the root of this cgroup namespace, with `..` for what lies outside of it.
+pub(crate) fn group_in<'a>(text: &'a [u8], version: u8, controllers: &[Controller]) -> Option<&'a Path> {
+    text.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut fields = line.splitn(3, |&byte| byte == b':');
+        let (number, names, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_known = |name: &[u8]| controllers.iter().any(|known| known.as_str().as_bytes() == name);
+        let is_it = if version == 2 {
+            number == b"0" && names.is_empty()
+        } else {
+            names.split(|&byte| byte == b',').any(is_known)
+        };
+        is_it.then_some(Path::new(OsStr::from_bytes(path)))
+    })
+}
+
+/// `None` when `path` would lead out of `mount`.
+pub(crate) fn below(mount: &Path, path: &Path) -> Option<PathBuf> {
+    path.components().try_fold(mount.to_owned(), |folder, part| match part {
         Component::Normal(name) => Some(folder.join(name)),
-        _ => None,
+        Component::RootDir | Component::CurDir => Some(folder),
+        Component::ParentDir | Component::Prefix(_) => None,
     })
 }
 
@@ -219,31 +234,6 @@ fn unescape(text: &str) -> String {
         rest = code.and_then(|_| after.get(3..)).unwrap_or(after);
     }
     plain + rest
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-struct OwnPaths {
-    v1: BTreeMap<String, PathBuf>,
-    v2: Option<PathBuf>,
-}
-
-impl OwnPaths {
-    /// Lines that cannot be parsed are left out.
-    fn parse(text: &str) -> Self {
-        let mut own = Self::default();
-        let groups =
-            text.lines().filter_map(|line| ProcessCGroups::from_buf_read(line.as_bytes()).ok()).flatten();
-        for group in groups {
-            if group.hierarchy == 0 && group.controllers.is_empty() {
-                own.v2 = Some(group.pathname.into());
-                continue;
-            }
-            for controller in group.controllers.into_iter().filter(|name| !name.starts_with("name=")) {
-                own.v1.insert(controller, group.pathname.clone().into());
-            }
-        }
-        own
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod task_time;
 pub(crate) mod testing;
 
 pub use cgroups::{CgroupLayout, Cgroups, Hierarchy};
+pub(crate) use cgroups::{below, group_in};
 pub use clocks::Clocks;
 pub use controller::Controller;
 pub use cpu_times::CpuTimes;

@@ -22,6 +22,7 @@ pub(crate) struct Stat {
     pub(crate) state: u8,
     /// The parent: init or a subreaper for a child whose parent has ended.
     pub(crate) parent: Pid,
+    /// This and the session are -1 of a task that is just ending.
     pub(crate) group: Pid,
     pub(crate) session: Pid,
     pub(crate) is_kernel: bool,
@@ -58,7 +59,7 @@ impl KernelPolicy {
 }
 
 /// Longer than the line of `/proc/<pid>/stat` can be: a name of 64 bytes and 51 numbers of up to 20 digits.
-const STAT_MAX: usize = 1200;
+pub(crate) const STAT_MAX: usize = 1200;
 
 /// `PF_KTHREAD` of the flags in `/proc/<pid>/stat` (include/linux/sched.h).
 pub(crate) const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -82,13 +83,15 @@ impl Stat {
         Self::parse(line.get(..length)?)
     }
 
-    /// Parses the line. The name is in parentheses and may contain any bytes, parentheses too.
+    /// Parses the line. The name is in parentheses and may contain any bytes, parentheses too. Allocates nothing, as an
+    /// emulation is undone without.
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let name_end = line.iter().rposition(|&byte| byte == b')')?;
         let rest = std::str::from_utf8(line.get(name_end + 1..)?).ok()?;
-        let fields: Vec<_> = rest.split_ascii_whitespace().collect();
+        let mut fields = [""; 50];
+        fields.iter_mut().zip(rest.split_ascii_whitespace()).for_each(|(field, word)| *field = word);
         // The manual counts the state as field 3.
-        let field = |number: usize| fields.get(number - 3).copied();
+        let field = |number: usize| fields.get(number - 3).copied().filter(|field| !field.is_empty());
         let sum = |[one, other]: [&str; 2]| one.parse::<u64>().ok()?.checked_add(other.parse().ok()?);
         Some(Self {
             state: *field(3)?.as_bytes().first()?,
@@ -107,11 +110,10 @@ impl Stat {
     }
 }
 
-/// This process, its ancestors, and init: processes that must never be stopped.
-fn own_line(proc: &Path) -> Vec<Pid> {
-    let mut line = vec![1];
-    let mut pid = std::process::id() as Pid;
-    while pid > 1 && !line.contains(&pid) {
+/// A process and those that it descends from, the nearest first, as `proc` shows them.
+pub fn line_of(proc: &Path, mut pid: Pid) -> Vec<Pid> {
+    let mut line = Vec::new();
+    while pid > 0 && !line.contains(&pid) {
         line.push(pid);
         pid = Stat::read(proc, pid).map_or(0, |stat| stat.parent);
     }
@@ -147,8 +149,8 @@ pub(crate) fn has_user(status: &[u8], user: u32) -> Option<bool> {
 }
 
 pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) -> Result<()> {
-    let own_line = own_line(proc);
     let own = std::process::id() as Pid;
+    let own_line = line_of(proc, own);
     for pid in pids {
         let what = match pid {
             1 => "is init, on which everything depends",
@@ -327,7 +329,8 @@ impl Descendants {
     }
 }
 
-fn pids(proc: &Path) -> Result<Vec<Pid>> {
+/// The numbers of the processes.
+pub(crate) fn pids(proc: &Path) -> Result<Vec<Pid>> {
     let entries = fs::read_dir(proc).map_err(|e| Error::file("list", proc, e))?;
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }

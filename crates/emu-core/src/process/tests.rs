@@ -43,11 +43,17 @@ fn a_line_of_stat_is_read_whatever_the_name() {
     assert!(
         Stat::parse(b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 33 0 0").unwrap().is_kernel
     );
+    // The kernel has let go of its groups (`do_task_stat`, fs/proc/array.c).
+    let ending = Stat::parse(b"7 (sh) X 0 -1 -1 0 -1 4228108 0 0 0 0 0 0 0 0 20 0 1 0 44 0 0").unwrap();
+    assert_eq!((ending.parent, ending.session, ending.starttime), (0, -1, 44));
+    assert!(!ending.tells_parent);
     for bad in [
         &b""[..],
         b"42",
+        b"42 (x",
         b"42 (x)",
         b"42 (x) R 1",
+        b"1 (x) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21",
         b"\xff\xff",
         b"1 (x) R a b c 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
     ] {

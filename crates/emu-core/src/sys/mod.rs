@@ -14,5 +14,12 @@ pub(crate) mod timer_prearm;
 pub(crate) mod times;
 pub(crate) mod tsc;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 /// A process ID.
 pub type Pid = i32;
+
+/// For what is valid after any step: a thread that panicked with it does not take it along.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

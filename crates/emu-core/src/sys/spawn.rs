@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -16,7 +16,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use super::fork::{self, Child};
 use crate::error::{Error, ErrorKind, Result};
 use crate::roots::Roots;
-use crate::sys::Pid;
+use crate::sys::{Pid, lock};
 
 unsafe extern "C" {
     /// The environment of this process, which `execvp` passes on and takes `PATH` from.
@@ -83,7 +83,7 @@ pub(crate) struct Making(#[expect(dead_code, reason = "held")] MutexGuard<'stati
 impl Making {
     pub(crate) fn begin() -> Self {
         static MAKING: Mutex<()> = Mutex::new(());
-        Self(MAKING.lock().unwrap_or_else(PoisonError::into_inner))
+        Self(lock(&MAKING))
     }
 }
 

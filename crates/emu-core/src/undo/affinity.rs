@@ -13,7 +13,7 @@ use super::places::{Cause, each_number, of_process, open_below};
 use super::record::{Task, TaskSetField};
 use super::task;
 use super::undoer::Undoer;
-use crate::process::{self, FORK};
+use crate::process::{self, FORK, Stat};
 use crate::sys::Pid;
 
 /// How many times tasks are searched: new ones may be created during each search.
@@ -140,7 +140,7 @@ impl Binding {
         let mut found = false;
         each_entry(proc, of_process(process, "task").as_c_str(), |tid| {
             let pid = rustix::process::Pid::from_raw(tid);
-            let may_have_it = |stat: task::Stat| stat.starttime > self.since && !stat.is_kernel;
+            let may_have_it = |stat: Stat| stat.starttime > self.since && !stat.is_kernel;
             let has_it = task::stat(proc, tid)?.is_some_and(may_have_it)
                 && sched_getaffinity(pid).is_ok_and(|now| now == self.ours)
                 && self.cpus != self.ours;
@@ -181,7 +181,7 @@ fn each_entry(
 /// to init, to the emu that adopts, or to another reaper. Such a one is a process of this user, of those that began after
 /// `since`; another reaper is older, and of another session. The children of an older shell are of its session.
 fn descends(proc: BorrowedFd<'_>, process: Pid, ancestor: Task, since: u64) -> bool {
-    let (mut pid, mut child) = (process, None::<task::Stat>);
+    let (mut pid, mut child) = (process, None::<Stat>);
     for _ in 0..GENERATIONS {
         let Ok(Some(stat)) = task::stat(proc, pid) else { return false };
         if pid == ancestor.pid && stat.starttime == ancestor.starttime {
@@ -190,7 +190,7 @@ fn descends(proc: BorrowedFd<'_>, process: Pid, ancestor: Task, since: u64) -> b
         // Emu may be so young that it began in the same clock tick.
         let adopts = process::adopter() == Some(pid);
         if adopts || stat.starttime <= since {
-            let is_reaper = |child: task::Stat| adopts || pid == INIT || child.session != stat.session;
+            let is_reaper = |child: Stat| adopts || pid == INIT || child.session != stat.session;
             return child.is_some_and(is_reaper) && task::is_ours(proc, process).unwrap_or(false);
         }
         (pid, child) = (stat.parent, Some(stat));

@@ -41,12 +41,13 @@ pub(crate) use taken::give_back;
 use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::roots::Roots;
+use crate::sys::lock;
 use form::Form;
 use header::{Header, boot};
 use open_journal::{OpenJournal, Phase};
@@ -189,7 +190,7 @@ impl Journal {
 
     /// Also after a panic of a thread that had locked it: the records must be undone.
     fn open_journal(&self) -> MutexGuard<'_, OpenJournal> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -10,43 +10,15 @@ use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use super::places::{Located, of_process};
 use super::record::Task;
-use crate::process::KERNEL_THREAD;
-
-/// The fields of `/proc/<pid>/stat` that undoing needs (`proc_pid_stat(5)`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat {
-    /// `R`, `S`, `T`, `Z`, …
-    pub(super) state: u8,
-    /// 0 for none.
-    pub(super) parent: crate::sys::Pid,
-    /// -1 of a task that is just ending.
-    pub(super) session: i64,
-    /// A thread of the kernel, which no emu has bound.
-    pub(super) is_kernel: bool,
-    /// In clock ticks since boot.
-    pub(super) starttime: u64,
-}
+use crate::process::{STAT_MAX, Stat};
 
 pub(super) fn stat(proc: BorrowedFd<'_>, pid: crate::sys::Pid) -> rustix::io::Result<Option<Stat>> {
-    let mut buffer = [0; 1024];
+    let mut buffer = [0; STAT_MAX];
     match (Located { folder: proc, path: of_process(pid, "stat") }).read(&mut buffer) {
-        Ok(text) => parse(text).map(Some).ok_or(Errno::IO),
+        Ok(text) => Stat::parse(text).map(Some).ok_or(Errno::IO),
         Err(Errno::NOENT | Errno::SRCH) => Ok(None),
         Err(cause) => Err(cause),
     }
-}
-
-fn parse(text: &[u8]) -> Option<Stat> {
-    // The name of the command may contain spaces and brackets; no field after it does.
-    let name_end = text.iter().rposition(|&byte| byte == b')')?;
-    let mut fields = text.get(name_end + 1..)?.trim_ascii().split(|&byte| byte == b' ');
-    let state = *fields.next()?.first()?;
-    let mut number = |skip| std::str::from_utf8(fields.nth(skip)?).ok()?.parse::<i64>().ok();
-    // State is the 3rd field, the parent the 4th, the session the 6th, the flags the 9th, the start time the 22nd.
-    let parent = crate::sys::Pid::try_from(number(0)?).unwrap_or_default();
-    let session = number(1)?;
-    let is_kernel = number(2)?.cast_unsigned() & KERNEL_THREAD != 0;
-    Some(Stat { state, parent, session, is_kernel, starttime: u64::try_from(number(12)?).ok()? })
 }
 
 /// A pidfd of the process; `None` when the process has ended, even if its number is in use again.
@@ -111,29 +83,6 @@ mod tests {
 
     use super::super::tests::{Sleeper, proc};
     use super::*;
-
-    #[test]
-    fn a_name_with_spaces_and_brackets_does_not_shift_the_fields() {
-        let rest = "4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 987 23";
-        let text = format!("1 (a) R 1 2 ) b) T {rest}");
-        let stat = Stat { state: b'T', parent: 4, session: 6, is_kernel: false, starttime: 987 };
-        assert_eq!(parse(text.as_bytes()), Some(stat));
-        let kthreadd = parse(b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 33 0 0").unwrap();
-        assert!(kthreadd.is_kernel && kthreadd.starttime == 33);
-        // The kernel has let go of its groups (`do_task_stat`, fs/proc/array.c).
-        let ending = parse(b"7 (sh) X 0 -1 -1 0 -1 4228108 0 0 0 0 0 0 0 0 20 0 1 0 44 0 0").unwrap();
-        assert_eq!((ending.parent, ending.session, ending.starttime), (0, -1, 44));
-        for text in [
-            "",
-            "1",
-            "1 (a",
-            "1 (a)",
-            "1 (a) S 4 5",
-            "1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 x",
-        ] {
-            assert_eq!(parse(text.as_bytes()), None, "{text}");
-        }
-    }
 
     #[test]
     fn a_process_is_known_by_its_start() {

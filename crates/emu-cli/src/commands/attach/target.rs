@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use emu_core::{Error, Host, Pid, Result, Roots, Tasks, named};
+use emu_core::{Error, Host, Pid, Result, Roots, Tasks, line_of, named};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -70,12 +70,12 @@ impl Target {
 
     /// All processes of a name but emu itself and those that it descends from.
     pub(crate) fn named(roots: &Roots, name: &str) -> Result<Self> {
-        Self::processes(roots, &named::processes(roots, name, &ancestors(roots))?)
+        Self::processes(roots, &named::processes(roots, name, &own_line(roots))?)
     }
 
     pub(crate) fn processes(roots: &Roots, pids: &[Pid]) -> Result<Self> {
-        let ancestors = ancestors(roots);
-        if let Some(pid) = pids.iter().find(|pid| ancestors.contains(pid)) {
+        let own_line = own_line(roots);
+        if let Some(pid) = pids.iter().find(|pid| own_line.contains(pid)) {
             return Err(Error::usage(format!("emu itself is process {pid} or a child of it")).hint(
                 "attach from a shell that is not to be slowed down, or start the program with `emu run`",
             ));
@@ -206,16 +206,8 @@ fn has_ended(fd: &OwnedFd) -> bool {
     readable(&[fd.as_fd()], Duration::ZERO).is_ok_and(|is_readable| is_readable == [true])
 }
 
-fn ancestors(roots: &Roots) -> Vec<Pid> {
-    let mut pids = vec![];
-    let mut next = Some(std::process::id() as Pid);
-    while let Some(pid) = next.filter(|pid| *pid > 0 && !pids.contains(pid)) {
-        pids.push(pid);
-        let stat = fs::read_to_string(roots.proc.join(format!("{pid}/stat"))).unwrap_or_default();
-        // The name in parentheses may hold anything; state and parent follow it (proc_pid_stat(5)).
-        next = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
-    }
-    pids
+fn own_line(roots: &Roots) -> Vec<Pid> {
+    line_of(&roots.proc, std::process::id() as Pid)
 }
 
 fn members(folder: &Path) -> Vec<Pid> {
@@ -236,7 +228,7 @@ mod tests {
     fn emu_and_its_ancestors_are_not_to_be_attached_to() {
         let parent = std::os::unix::process::parent_id() as Pid;
         let own = std::process::id() as Pid;
-        assert!(ancestors(&Roots::system()).starts_with(&[own, parent]));
+        assert!(own_line(&Roots::system()).starts_with(&[own, parent]));
         for pid in [own, parent] {
             let error = Target::processes(&Roots::system(), &[pid]).unwrap_err();
             assert!(error.to_string().contains("emu itself"), "{error}");

@@ -10,8 +10,7 @@ use crate::exit::Exit;
 use crate::zone::record::ExitRecord;
 
 /// Everything that `emu ci` has found.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Report {
     /// Version of the form.
     pub(super) schema: u32,
@@ -42,8 +41,7 @@ pub(crate) struct Report {
 }
 
 /// One run of the command.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Run {
     /// As on the command line.
     pub(super) speed: String,
@@ -62,8 +60,7 @@ pub(crate) struct Run {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
     /// The command ended with 0.
@@ -75,8 +72,7 @@ pub(crate) enum Outcome {
 }
 
 /// How often the command or a test passed and failed at one speed. A test that times out has failed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Tally {
     /// How often it passed.
     pub(super) passed: u32,
@@ -89,8 +85,7 @@ pub(crate) struct Tally {
 }
 
 /// Where something fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
     /// At slower speeds, and never at the first one.
@@ -104,8 +99,7 @@ pub(crate) enum Verdict {
 }
 
 /// A test.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Judged {
     /// Where it fails.
     pub(super) verdict: Verdict,

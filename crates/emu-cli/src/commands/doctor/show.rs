@@ -21,8 +21,7 @@ const COLUMNS: &str = "knob,work,pairs,found_noise,tuned_noise,noise_ratio,noise
 time_ratio,time_ratio_low,time_ratio_high";
 
 /// Everything that `emu doctor show` shows.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Report {
     /// Version of the form.
     schema: u32,

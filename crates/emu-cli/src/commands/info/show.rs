@@ -13,8 +13,7 @@ use crate::commands::info::frequencies;
 use crate::output::SCHEMA;
 
 /// Everything that `emu info` shows.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Info {
     /// Version of the form.
     schema: u32,
@@ -27,8 +26,7 @@ pub(crate) struct Info {
 }
 
 /// The clock of one CPU, or why it could not be measured.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Measured {
     /// Which CPU.
     cpu: CpuId,

@@ -13,8 +13,7 @@ use crate::zone::options::Options;
 use crate::zone::record::FORM;
 
 /// Every method judged by one demand.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Listing {
     /// Version of the form.
     schema: u32,
@@ -31,8 +30,7 @@ pub(crate) struct Listing {
 }
 
 /// One method and what it can do.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Verdict {
     /// Its name.
     method: MethodId,

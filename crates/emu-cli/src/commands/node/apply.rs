@@ -91,8 +91,7 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
 }
 
 /// What makes the nodes those of the file: it was done, or would be.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Applied {
     /// Version of this form.
     schema: u32,
@@ -105,8 +104,7 @@ pub(crate) struct Applied {
 }
 
 /// A change of a node.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Change {
     /// The node.
     node: String,

@@ -81,8 +81,7 @@ fn some_of(names: &[String], between: &str) -> String {
 }
 
 /// The nodes of a host.
-#[derive(Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct NodeList {
     /// Version of the form.
     pub(crate) schema: u32,
@@ -93,8 +92,7 @@ pub(crate) struct NodeList {
 }
 
 /// A node.
-#[derive(Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Node {
     /// Its name.
     pub(crate) name: String,

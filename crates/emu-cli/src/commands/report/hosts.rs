@@ -19,8 +19,7 @@ use crate::zone::summary::between;
 const TOLERANCE: f64 = 0.05;
 
 /// The nodes of some hosts.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Hosts {
     /// Version of the form.
     schema: u32,
@@ -33,8 +32,7 @@ pub(crate) struct Hosts {
 }
 
 /// A node of a host.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Row {
     /// The host, by the name of its file.
     host: String,
@@ -52,8 +50,7 @@ struct Row {
     verdict: Verdict,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
     /// The interval of what was delivered lies within the tolerance.

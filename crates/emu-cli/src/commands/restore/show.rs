@@ -7,8 +7,7 @@ use serde::Serialize;
 use crate::output::SCHEMA;
 
 /// What was found and done.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Document<'a> {
     /// Version of the form.
     schema: u32,

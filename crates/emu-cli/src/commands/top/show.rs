@@ -57,8 +57,7 @@ fn short(name: &str) -> String {
 }
 
 /// What is at work at one time.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Line<'a> {
     /// Version of the form.
     schema: u32,

@@ -21,8 +21,7 @@ use crate::output::SCHEMA;
 use crate::values::PAIRS_MOST;
 
 /// What holds for a whole run.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Settings {
     /// Start of the random numbers.
     pub(crate) seed: u64,
@@ -35,8 +34,7 @@ pub(crate) struct Settings {
 }
 
 /// What was found.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Report {
     /// Version of the form.
     schema: u32,
@@ -51,8 +49,7 @@ pub(crate) struct Report {
 }
 
 /// A method that cannot do a speed.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Refused {
     /// The method.
     pub(crate) method: MethodId,
@@ -65,8 +62,7 @@ pub(crate) struct Refused {
 }
 
 /// One method at one speed, on the CPUs of one zone.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Section {
     /// The method.
     method: MethodId,

@@ -1,7 +1,7 @@
 //! Keeps the quotas of a zone: corrects them, spreads threads, and knows how it goes.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::balancer::Balancer;
@@ -15,6 +15,7 @@ use crate::cpu_list::CpuList;
 use crate::duty::{Command, DutyThread, Wait};
 use crate::error::{Error, Result};
 use crate::notes::Notes;
+use crate::sys::lock;
 use crate::sys::time::{self, Nanos};
 
 /// How long demand is watched for one judgement of it, at least, and in how many periods.
@@ -197,11 +198,6 @@ impl QuotaLoop {
     pub(crate) fn stop(mut self) -> Result<()> {
         self.thread.stop()
     }
-}
-
-/// Its contents are valid after any step, so a thread that panicked with it does not take it along.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run(work: &Mutex<Work>, wanted: &Mutex<Wanted>, own_cpu: &AtomicI64, wait: &Wait<()>) {

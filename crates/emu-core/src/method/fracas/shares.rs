@@ -1,7 +1,7 @@
 //! Fracas by weights, as published: one group of tasks against busy processes, by weight.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::cfs_burner::{CfsBurner, Weights};
@@ -17,6 +17,7 @@ use crate::method_id::MethodId;
 use crate::notes::Notes;
 use crate::speed::{Targets, lowest_share};
 use crate::status::{CpuStatus, Health, Status};
+use crate::sys::lock;
 use crate::sys::time::{self, Nanos};
 use crate::unavailable::{Reason, Unavailable};
 use crate::undo::Journal;
@@ -168,11 +169,6 @@ impl Shares {
         }
         self.zone.set_weight(weights.zone)
     }
-}
-
-/// The list is valid at any moment.
-fn lock(rivals: &Mutex<Vec<CfsBurner>>) -> MutexGuard<'_, Vec<CfsBurner>> {
-    rivals.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Emulation for Shares {

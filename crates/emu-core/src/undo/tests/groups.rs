@@ -335,7 +335,7 @@ fn a_process_newer_than_the_list_is_no_member() {
     // As if the kernel had given the number away after the list was read.
     let roots = Roots { proc: roots.sys.parent().unwrap().join("proc"), ..roots };
     fs::create_dir_all(roots.proc.join(pid.to_string())).unwrap();
-    let stat = format!("{pid} (sleep) T{}", " 9223372036854775807".repeat(30));
+    let stat = format!("{pid} (sleep) T{} 9223372036854775807", " 7".repeat(18));
     fs::write(roots.proc.join(format!("{pid}/stat")), stat).unwrap();
     let members = roots.sys.join("cgroup.procs");
     fs::write(&members, pid.to_string()).unwrap();
