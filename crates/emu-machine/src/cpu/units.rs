@@ -17,7 +17,6 @@ pub struct Units {
     pub documented: bool,
     /// What is documented of the CPU's model where it cannot be: more was measured. A hypervisor may name a model that the
     /// CPU is not, and parts of one model differ.
-    #[serde(default)]
     pub refuted: Option<u32>,
 }
 

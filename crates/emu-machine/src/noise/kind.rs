@@ -73,7 +73,6 @@ pub struct Order {
     /// How long a run is to take, where the operations are not given.
     pub length_ns: u64,
     /// The CPUs that the process is bound to; none where it is free to move.
-    #[serde(default)]
     pub cpus: CpuList,
 }
 

@@ -121,7 +121,6 @@ pub struct Measured {
     /// Each kind of work that can be measured here.
     pub kinds: Vec<OfKind>,
     /// The others.
-    #[serde(default)]
     pub not_available: Vec<NotAvailable>,
     /// The gaps of each CPU.
     pub cpus: Vec<CpuGaps>,
@@ -131,7 +130,6 @@ pub struct Measured {
     /// Share of the CPUs' time that the hypervisor gave to others during the runs, by the kernel's account.
     pub stolen: f64,
     /// What is to be known of the figures, in sentences.
-    #[serde(default)]
     pub notes: Vec<String>,
     /// Whether the machine may be trusted, and for what.
     pub conclusion: String,
