@@ -76,13 +76,10 @@ pub struct Series {
     /// Where the rate was far lower than usual.
     pub dips: Dips,
     /// Whether others had a part of the CPUs meanwhile: the dips may be theirs, and so may what is usual.
-    #[serde(default)]
     pub disturbed: bool,
     /// The steps, from 0, in which they had, of those that are long enough to tell.
-    #[serde(default)]
     pub disturbed_steps: Vec<usize>,
     /// What is to be known of the figures, in sentences.
-    #[serde(default)]
     pub notes: Vec<String>,
 }
 

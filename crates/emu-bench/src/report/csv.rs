@@ -75,29 +75,3 @@ pub(super) fn lines(results: &Results) -> Table {
 fn rate(rate: &Rate) -> Vec<Value> {
     row![rate.mean, rate.median.estimate, rate.mad, rate.per_cycle]
 }
-
-/// Rows of CSV.
-#[derive(Debug, Clone)]
-pub struct Csv(Table);
-
-impl Csv {
-    /// The names of the columns, as they are to be written.
-    pub fn new(columns: &str) -> Self {
-        Self(Table::data(columns))
-    }
-
-    /// Adds a line. What is not known is an empty field.
-    pub fn line(&mut self, fields: impl IntoIterator<Item = String>) {
-        self.0.row(fields.into_iter().map(Value::from));
-    }
-
-    /// Everything.
-    pub fn text(self) -> String {
-        self.0.csv()
-    }
-}
-
-/// A field of what may not be known: empty then.
-pub fn optional(value: Option<impl ToString>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
-}

@@ -24,7 +24,6 @@ mod testing;
 
 pub use axis::Axis;
 pub use chart::Chart;
-pub use csv::{Csv, optional};
 pub use published::{BUCHERT_2011, BUCHERT_2011_METHODS, Compared, Reproduced, Says};
 pub use quoted::{Quoted, spliced};
 pub use results::{

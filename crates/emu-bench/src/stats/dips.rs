@@ -47,7 +47,6 @@ pub struct Dips {
     /// Values below this one are dipped; 0 where values scatter by so much that none can be.
     pub threshold: f64,
     /// The standard deviation of the values beside the dips, as a share of the median: by the median absolute deviation.
-    #[serde(default)]
     pub scatter: f64,
     /// The dips, in order.
     pub dips: Vec<Dip>,

@@ -20,7 +20,6 @@ pub struct Analysis {
     pub measured: Model,
     /// That of the rates at equal core clock: each times the median clock of the samples by its own. `None` where the clock
     /// of one is not known.
-    #[serde(default)]
     pub equal_clock: Option<Model>,
     /// How orders differ, by the rates as they are: what an order does to the clock is an effect of it. Empty with one of
     /// them.

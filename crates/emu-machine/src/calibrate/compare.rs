@@ -28,7 +28,6 @@ pub struct Compared {
     /// CPUs of the largest quota.
     pub cpus: usize,
     /// Quotas of which every sample was disturbed.
-    #[serde(default)]
     pub disturbed_quotas: Vec<f64>,
     /// The mean ratio of its rates to those of the first calibration over the quotas of both that were not disturbed, less
     /// 1; `None` for the first, and where fewer than three quotas are such.

@@ -73,13 +73,10 @@ pub struct Sample {
     pub passed: bool,
     /// The mean core clock in Hz while the solutions were computed, where and when their threads ran; in records of older
     /// emus that before and after. `None` where it is not known.
-    #[serde(default)]
     pub clock_hz: Option<f64>,
     /// Share of these CPUs' time that the hypervisor gave to others meanwhile; `None` where that is not known.
-    #[serde(default)]
     pub stolen: Option<f64>,
     /// Share of it that other tasks had at least; `None` where that is not known.
-    #[serde(default)]
     pub foreign: Option<f64>,
 }
 

@@ -59,7 +59,6 @@ pub struct Band {
     #[serde(flatten)]
     pub line: Segment,
     /// The rate per CPU within it, in GFLOPS: the median of its quotas. `None` in records of older emus.
-    #[serde(default)]
     pub per_cpu: Option<Interval>,
 }
 
@@ -69,18 +68,15 @@ pub struct Model {
     /// GFLOPS = intercept + slope · quota by least squares over all samples, as published.
     pub fit: LinearFit,
     /// The same over the means of quotas, each by the weight of its scatter; `None` where quotas were measured once.
-    #[serde(default)]
     pub weighted: Option<LinearFit>,
     /// The rates by quota.
     #[serde(default)]
     pub places: Vec<Place>,
     /// Whether means lie off the line by more than their scatter explains; `None` where quotas were measured once.
-    #[serde(default)]
     pub lack_of_fit: Option<FTest>,
     /// The largest rate, in GFLOPS.
     pub max_gflops: f64,
     /// The rate per CPU, in GFLOPS: the median over quotas of rate by quota. `None` in records of older emus.
-    #[serde(default)]
     pub per_cpu: Option<Interval>,
     /// Quota at which the line is 0: CPUs that are paid for nothing; negative where low quotas get more than their
     /// share.
@@ -93,7 +89,6 @@ pub struct Model {
     /// The quota where that is.
     pub worst_quota: f64,
     /// Whether a deviation is above 5 % by more than the scatter explains; `None` where quotas were measured once.
-    #[serde(default)]
     pub proportional_fails: Option<bool>,
     /// How far points are from the line.
     pub residuals: Residuals,
@@ -103,7 +98,6 @@ pub struct Model {
     /// Rate per CPU second at the lowest third of quotas relative to the highest third.
     pub clock_ratio: f64,
     /// The interval of the same ratio of means; `None` in records of older emus, and where a third has one sample.
-    #[serde(default)]
     pub clock_ratio_interval: Option<Interval>,
 }
 

@@ -34,10 +34,8 @@ pub struct OrderEffect {
     pub at_quota: f64,
     /// The mean ratio of rates at the same moment, less 1; `None` where it cannot be told from a drift: for fewer than
     /// three quotas, and where all passes of the one order are as far from those of the other.
-    #[serde(default)]
     pub adjusted: Option<Interval>,
     /// By what share of the rate the machine drifts from the first sample to the last; `None` as for `adjusted`.
-    #[serde(default)]
     pub drift: Option<Interval>,
 }
 

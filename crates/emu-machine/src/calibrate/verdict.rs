@@ -1,5 +1,6 @@
 //! What a calibration means, in words. A cause is named only where the samples test it.
 
+use emu_bench::numbers::signed;
 use emu_bench::verify::{FOREIGN_MAX, STEAL_MAX};
 use emu_core::Host;
 
@@ -41,10 +42,6 @@ pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) ->
         words.extend(orders(best));
     }
     words.join(" ")
-}
-
-fn percent(share: f64) -> String {
-    format!("{:+.1}%", share * 100.0)
 }
 
 /// Whether rates do not follow a line; `None` where nothing tells that from chance, or it may have another reason than the
@@ -113,7 +110,7 @@ fn line(analyses: &[Analysis], reason: Option<&str>) -> String {
         };
     }
     if let Some((model, which)) = failing(analyses, |model| !model.is_proportional()) {
-        let off = format!("{} at {:.1} CPUs", percent(model.proportional_worst), model.worst_quota);
+        let off = format!("{} at {:.1} CPUs", signed(model.proportional_worst), model.worst_quota);
         return match (model.proportional_fails, reason) {
             (Some(true), Some(why)) => format!(
                 "The rate follows a line. Undecided is whether it is proportional to the quota{which}: {off}. {why}"
@@ -266,7 +263,7 @@ fn orders(best: &Analysis) -> Vec<String> {
                  steady drift. Measure again with another --seed; if it stays, let the machine warm up or cool down \
                  between samples.",
                 effect.order.name(),
-                percent(share),
+                signed(share),
                 effect.against.name()
             ));
         }
@@ -275,7 +272,7 @@ fn orders(best: &Analysis) -> Vec<String> {
         words.push(format!(
             "The machine drifts, or was not the same in each pass: at the same quota its rate changed by {} from the \
              first sample to the last, whatever the order; let it warm up before, and see that nothing else runs.",
-            percent(drift)
+            signed(drift)
         ));
     }
     words

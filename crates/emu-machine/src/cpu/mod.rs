@@ -271,7 +271,7 @@ fn check_bound(rate: &Rate, clock: f64, lanes: usize) -> Result<()> {
 /// `first` is the clock of the first CPU. There is no peak where one of several clocks cannot be measured.
 fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
     let of_peak = rates.iter().filter(|rate| rate.work == Work::PEAK);
-    let reached: Vec<_> = of_peak
+    let mut peaks: Vec<_> = of_peak
         .filter_map(|rate| {
             let cpus: CpuList = places(host, rate.threads).iter().flat_map(CpuList::iter).collect();
             let cores = cores(host, &cpus);
@@ -279,50 +279,30 @@ fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
             let read = |cpu| Some(clock::measure(cpu, clock::BUDGET).ok()?.clock.as_f64());
             let clock = if alike { first } else { mean(&cores, read)? };
             let best_per_s = rate.samples.iter().copied().fold(0.0, f64::max);
+            // What one unit in each of the cores makes in a second.
             let of_unit = cores.len() as f64 * clock * lanes as f64 * 2.0;
-            Some(Reached { threads: rate.threads, cores: cores.len(), alike, clock, of_unit, best_per_s })
+            let peak = Peak {
+                threads: rate.threads,
+                cores: cores.len(),
+                alike,
+                units: Units::measured(best_per_s / of_unit),
+                clock: Hertz(clock as u64),
+                theoretical_per_s: None,
+                best_per_s,
+                share: None,
+            };
+            Some((peak, of_unit))
         })
         .collect();
     // CPUs that are alike have the same units, however many are at work.
-    let alike = reached.iter().filter(|one| one.alike);
-    let most = alike.map(Reached::vectors).fold(0.0, f64::max);
-    let units = |one: &Reached| match one.alike {
-        true if is_fused() => Units::of(&host.roots, lanes, most),
-        true => Units::measured(most),
-        false => Units::measured(one.vectors()),
-    };
-    let peak = |one: &Reached| {
-        let units = units(one);
-        let theoretical_per_s = units.documented.then_some(one.of_unit * f64::from(units.count));
-        Peak {
-            threads: one.threads,
-            cores: one.cores,
-            alike: one.alike,
-            units,
-            clock: Hertz(one.clock as u64),
-            theoretical_per_s,
-            best_per_s: one.best_per_s,
-            share: theoretical_per_s.map(|theoretical| one.best_per_s / theoretical),
-        }
-    };
-    reached.iter().map(peak).collect()
-}
-
-struct Reached {
-    threads: usize,
-    cores: usize,
-    alike: bool,
-    clock: f64,
-    /// What one unit in each of the cores makes in a second.
-    of_unit: f64,
-    best_per_s: f64,
-}
-
-impl Reached {
-    /// Vectors that a core has multiplied and added in one cycle.
-    fn vectors(&self) -> f64 {
-        self.best_per_s / self.of_unit
+    let alike = peaks.iter().filter(|(peak, _)| peak.alike);
+    let most = alike.map(|(peak, of_unit)| peak.best_per_s / of_unit).fold(0.0, f64::max);
+    for (peak, of_unit) in peaks.iter_mut().filter(|(peak, _)| peak.alike) {
+        peak.units = if is_fused() { Units::of(&host.roots, lanes, most) } else { Units::measured(most) };
+        peak.theoretical_per_s = peak.units.documented.then_some(*of_unit * f64::from(peak.units.count));
+        peak.share = peak.theoretical_per_s.map(|theoretical| peak.best_per_s / theoretical);
     }
+    peaks.into_iter().map(|(peak, _)| peak).collect()
 }
 
 fn cores(host: &Host, cpus: &CpuList) -> CpuList {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::ops::RangeInclusive;
 
 use emu_core::{CpuId, CpuList, Host, Roots};
 use schemars::JsonSchema;
@@ -18,7 +17,6 @@ pub struct Units {
     pub documented: bool,
     /// What is documented of the CPU's model where it cannot be: more was measured. A hypervisor may name a model that the
     /// CPU is not, and parts of one model differ.
-    #[serde(default)]
     pub refuted: Option<u32>,
 }
 
@@ -53,78 +51,8 @@ pub(super) fn are_alike(host: &Host, cpus: &CpuList) -> bool {
     clocks.len() <= 1 && !has_small
 }
 
-struct Models {
-    vendor: &'static str,
-    family: u32,
-    numbers: &'static [RangeInclusive<u32>],
-    /// Vectors of 256 bits in a cycle.
-    of_256: u32,
-    /// Vectors of 512 bits in a cycle; `None` where there are none, or the model does not tell.
-    of_512: Option<u32>,
-}
-
 const INTEL: &str = "GenuineIntel";
 const AMD: &str = "AuthenticAMD";
-
-/// By the Intel 64 and IA-32 Architectures Optimization Reference Manual; AMD's Software Optimization Guides of families 17h
-/// and 19h; A. Fog, *The microarchitecture of Intel, AMD and VIA CPUs*.
-const DOCUMENTED: [Models; 8] = [
-    // Haswell, Broadwell, Skylake to Comet Lake, Alder and Raptor Lake.
-    Models {
-        vendor: INTEL,
-        family: 6,
-        numbers: &[
-            60..=61,
-            63..=63,
-            69..=71,
-            78..=79,
-            86..=86,
-            94..=94,
-            142..=142,
-            151..=151,
-            154..=154,
-            158..=158,
-            165..=166,
-            183..=183,
-            186..=186,
-            191..=191,
-        ],
-        of_256: 2,
-        of_512: None,
-    },
-    // Skylake and Cascade Lake servers: some have one unit of 512 bits, some have two.
-    Models { vendor: INTEL, family: 6, numbers: &[85..=85], of_256: 2, of_512: None },
-    // Ice Lake, Sapphire Rapids, Granite Rapids and Emerald Rapids servers.
-    Models {
-        vendor: INTEL,
-        family: 6,
-        numbers: &[106..=106, 108..=108, 143..=143, 173..=174, 207..=207],
-        of_256: 2,
-        of_512: Some(2),
-    },
-    // Ice Lake, Tiger Lake and Rocket Lake clients: both units are joined for 512 bits.
-    Models {
-        vendor: INTEL,
-        family: 6,
-        numbers: &[125..=126, 140..=141, 167..=167],
-        of_256: 2,
-        of_512: Some(1),
-    },
-    // Zen and Zen+ have units of 128 bits.
-    Models { vendor: AMD, family: 0x17, numbers: &[0x00..=0x2f], of_256: 1, of_512: None },
-    // Zen 2.
-    Models { vendor: AMD, family: 0x17, numbers: &[0x30..=0xff], of_256: 2, of_512: None },
-    // Zen 3.
-    Models { vendor: AMD, family: 0x19, numbers: &[0x00..=0x0f, 0x20..=0x5f], of_256: 2, of_512: None },
-    // Zen 4 takes two cycles for 512 bits.
-    Models {
-        vendor: AMD,
-        family: 0x19,
-        numbers: &[0x10..=0x1f, 0x60..=0x7f, 0xa0..=0xaf],
-        of_256: 2,
-        of_512: Some(1),
-    },
-];
 
 /// What `/proc/cpuinfo` tells of the first CPU under this name.
 pub(crate) fn fact<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
@@ -134,18 +62,37 @@ pub(crate) fn fact<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
         .find_map(|(key, fact)| (key.trim() == name).then(|| fact.trim()))
 }
 
+/// By the Intel 64 and IA-32 Architectures Optimization Reference Manual; AMD's Software Optimization Guides of families 17h
+/// and 19h; A. Fog, *The microarchitecture of Intel, AMD and VIA CPUs*.
+#[expect(clippy::match_same_arms, reason = "each kind of CPU has a line")]
 fn documented(cpuinfo: &str, lanes: usize) -> Option<u32> {
     let vendor = fact(cpuinfo, "vendor_id")?;
     let family: u32 = fact(cpuinfo, "cpu family")?.parse().ok()?;
     let model: u32 = fact(cpuinfo, "model")?.parse().ok()?;
-    let known = DOCUMENTED.iter().find(|known| {
-        known.vendor == vendor
-            && known.family == family
-            && known.numbers.iter().any(|range| range.contains(&model))
-    })?;
+    // Of 512 bits there are none, or the model does not tell, where this is `None`.
+    let (of_256, of_512) = match (vendor, family, model) {
+        // Haswell, Broadwell, Skylake to Comet Lake, Alder and Raptor Lake.
+        (INTEL, 6, 60 | 61 | 63 | 69..=71 | 78 | 79 | 86 | 94 | 142 | 151 | 154 | 158) => (2, None),
+        (INTEL, 6, 165 | 166 | 183 | 186 | 191) => (2, None),
+        // Skylake and Cascade Lake servers: some have one unit of 512 bits, some have two.
+        (INTEL, 6, 85) => (2, None),
+        // Ice Lake, Sapphire Rapids, Granite Rapids and Emerald Rapids servers.
+        (INTEL, 6, 106 | 108 | 143 | 173 | 174 | 207) => (2, Some(2)),
+        // Ice Lake, Tiger Lake and Rocket Lake clients: both units are joined for 512 bits.
+        (INTEL, 6, 125 | 126 | 140 | 141 | 167) => (2, Some(1)),
+        // Zen and Zen+ have units of 128 bits.
+        (AMD, 0x17, 0x00..=0x2f) => (1, None),
+        // Zen 2.
+        (AMD, 0x17, 0x30..=0xff) => (2, None),
+        // Zen 3.
+        (AMD, 0x19, 0x00..=0x0f | 0x20..=0x5f) => (2, None),
+        // Zen 4 takes two cycles for 512 bits.
+        (AMD, 0x19, 0x10..=0x1f | 0x60..=0x7f | 0xa0..=0xaf) => (2, Some(1)),
+        _ => return None,
+    };
     match lanes {
-        4 => Some(known.of_256),
-        8 => known.of_512,
+        4 => Some(of_256),
+        8 => of_512,
         _ => None,
     }
 }

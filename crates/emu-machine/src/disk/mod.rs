@@ -49,7 +49,6 @@ pub struct Disk {
     /// Every transfer, in the order of the plan.
     pub cells: Vec<Cell>,
     /// What is to be known of the figures, in sentences.
-    #[serde(default)]
     pub notes: Vec<String>,
 }
 
@@ -101,7 +100,6 @@ pub struct Sample {
     /// Bytes each second of all threads.
     pub bytes_per_s: f64,
     /// Whether the hypervisor had a part of the CPUs meanwhile.
-    #[serde(default)]
     pub disturbed: bool,
 }
 

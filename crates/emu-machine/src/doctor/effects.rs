@@ -57,7 +57,6 @@ pub struct EffectsPlan {
     /// How long each run is to take.
     pub run_ns: u64,
     /// The CPUs that runs are bound to; none where they are free to move.
-    #[serde(default)]
     pub cpus: CpuList,
     /// Start of the random numbers by which windows are ordered.
     pub seed: u64,

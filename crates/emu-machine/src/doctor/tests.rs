@@ -261,7 +261,7 @@ fn interrupts_are_moved_off_the_quiet_cpus() {
 
 #[test]
 fn memory_knobs_are_judged_by_what_is_in_force() {
-    assert_eq!(seen(&bare(&[]), "swap"), (State::Tune, "2048 KiB in use, swappiness 60".into()));
+    assert_eq!(seen(&bare(&[]), "swap"), (State::Tune, "2 MiB in use, swappiness 60".into()));
     let unused = "Filename\tType\tSize\tUsed\tPriority\n/a b file\t1\t0\t-2\n";
     let calm = bare(&[("proc/sys/vm/swappiness", "0\n"), ("proc/swaps", unused)]);
     assert_eq!(seen(&calm, "swap").0, State::Ready);

@@ -1,6 +1,7 @@
 //! What the noise of a machine means for those who measure on it.
 
 use emu_bench::listed;
+use emu_bench::numbers::{percent, significant};
 use emu_core::CpuList;
 
 use super::{CpuGaps, OfKind};
@@ -45,7 +46,7 @@ fn cut_short(cpus: &[CpuGaps]) -> Option<String> {
     Some(format!(
         "Looking for gaps ended early on CPUs {names}, after {} s at the earliest, as no more of them are kept: a \
          longer --threshold leaves short ones out.",
-        number(shortest_ns as f64 / 1e9)
+        significant(shortest_ns as f64 / 1e9)
     ))
 }
 
@@ -55,7 +56,7 @@ fn cause(cpus: &[CpuGaps], clock_range: Option<f64>) -> String {
     let most = cpus.iter().max_by(|a, b| a.periodic.total_cmp(&b.periodic));
     let tick = most.and_then(|cpu| cpu.period.as_ref()).map(|period| match period.tick_hz() {
         Some(hz) => format!("the timer tick ({hz} Hz)"),
-        None => format!("something that comes {} times a second", number(period.rate_hz())),
+        None => format!("something that comes {} times a second", significant(period.rate_hz())),
     });
     let causes = [
         (mean(&|cpu| cpu.stolen), "the hypervisor (steal)".to_owned()),
@@ -79,20 +80,6 @@ fn cause(cpus: &[CpuGaps], clock_range: Option<f64>) -> String {
         }
         (None, None) => "Hardly anything takes time from the CPUs.".to_owned(),
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{}%", number(share * 100.0))
-}
-
-/// Two digits that matter.
-fn number(value: f64) -> String {
-    let decimals = match value.abs() {
-        v if v >= 9.5 => 0,
-        v if v >= 0.95 => 1,
-        _ => 2,
-    };
-    format!("{value:.decimals$}")
 }
 
 #[cfg(test)]
@@ -172,11 +159,11 @@ mod tests {
         let interrupted = CpuGaps { lost: 0.02, ..cpu() };
         let other = CpuGaps { period: Some(Period { length_ns: 1e8, ..period }), ..ticking.clone() };
         for (cpu, clock, words) in [
-            (&ticking, None, "the timer tick (250 Hz): it takes 0.80%"),
+            (&ticking, None, "the timer tick (250 Hz): it takes 0.8%"),
             (&other, None, "something that comes 10 times a second: it takes"),
             (&stolen, None, "the hypervisor (steal): it takes 20%"),
             (&busy, None, "other tasks: it takes 30%"),
-            (&interrupted, None, "is something that the kernel does not account for: it takes 2.0%"),
+            (&interrupted, None, "is something that the kernel does not account for: it takes 2%"),
             (&interrupted, Some(0.1), "and a core clock that moves by 10%"),
             (&CpuGaps { cpu: 1, ..self::cpu() }, Some(0.1), "but their clock moves by 10%"),
         ] {

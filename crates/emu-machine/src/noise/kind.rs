@@ -73,7 +73,6 @@ pub struct Order {
     /// How long a run is to take, where the operations are not given.
     pub length_ns: u64,
     /// The CPUs that the process is bound to; none where it is free to move.
-    #[serde(default)]
     pub cpus: CpuList,
 }
 
@@ -86,31 +85,8 @@ pub struct Runs {
     pub runs: Vec<Run>,
 }
 
-/// What a process answers to an order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Answer {
-    /// What it has done.
-    Done(Runs),
-    /// This machine does not have what such work needs.
-    NotAvailable {
-        /// Why.
-        not_available: String,
-    },
-}
-
-impl Answer {
-    fn of(kind: Kind, done: Result<Runs>) -> Result<Self> {
-        match done {
-            Ok(runs) => Ok(Self::Done(runs)),
-            // Every machine has what the other kinds need.
-            Err(error) if kind == Kind::UdpPingPong && error.kind() == ErrorKind::Unavailable => {
-                Ok(Self::NotAvailable { not_available: error.in_words() })
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
+/// What a process answers to an order: its runs, or why this machine does not have what such work needs.
+pub type Answer = Result<Runs, String>;
 
 /// One run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -143,7 +119,17 @@ impl Order {
 
     /// As [`obey`](Self::obey), where a network that cannot be used is an answer: other kinds can be measured without it.
     pub fn answer(&self) -> Result<Answer> {
-        Answer::of(self.kind, self.obey())
+        answer(self.kind, self.obey())
+    }
+}
+
+fn answer(kind: Kind, done: Result<Runs>) -> Result<Answer> {
+    match done {
+        // Every machine has what the other kinds need.
+        Err(error) if kind == Kind::UdpPingPong && error.kind() == ErrorKind::Unavailable => {
+            Ok(Err(error.in_words()))
+        }
+        done => done.map(Ok),
     }
 }
 
@@ -314,24 +300,10 @@ mod tests {
         socket.connect(silent.local_addr().unwrap()).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let late = || Partner { socket: socket.try_clone().unwrap() }.round_trip(7).map(|_| unreachable!());
-        let answer = Answer::of(Kind::UdpPingPong, late()).unwrap();
-        let why = match &answer {
-            Answer::NotAvailable { not_available } => not_available,
-            Answer::Done(runs) => panic!("{runs:?}"),
-        };
+        let why = answer(Kind::UdpPingPong, late()).unwrap().unwrap_err();
         assert!(why.contains("datagram 7 of a ping-pong has not come back"), "{why}");
-        let json = serde_json::to_string(&answer).unwrap();
-        assert_eq!(serde_json::from_str::<Answer>(&json).unwrap(), answer);
-        assert!(Answer::of(Kind::NoOp, late()).is_err(), "that of another kind is a failure");
-        assert!(Answer::of(Kind::UdpPingPong, Err(wrong("datagram"))).is_err());
-    }
-
-    #[test]
-    fn an_answer_is_the_runs_themselves() {
-        let answer = order(Kind::NoOp, 1, Some(1), 0).answer().unwrap();
-        let json = serde_json::to_string(&answer).unwrap();
-        let runs: Runs = serde_json::from_str(&json).unwrap();
-        assert_eq!(serde_json::from_str::<Answer>(&json).unwrap(), Answer::Done(runs));
+        assert!(answer(Kind::NoOp, late()).is_err(), "that of another kind is a failure");
+        assert!(answer(Kind::UdpPingPong, Err(wrong("datagram"))).is_err());
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod setting;
 pub use gap::{CpuGaps, Gap};
 pub use kind::{Answer, Kind, Order, Run, Runs};
 pub use period::Period;
-pub use setting::{Held, Setting};
+pub use setting::Setting;
 
 use std::time::Duration;
 
@@ -68,10 +68,7 @@ impl Task for Runner {
 
 /// Has a fresh process make runs, of work that every machine can do.
 pub(crate) fn runs(order: &Order) -> Result<Runs> {
-    match worker::ask_once::<Runner>(order, PATIENCE)? {
-        Answer::Done(runs) => Ok(runs),
-        Answer::NotAvailable { not_available } => Err(Error::unavailable(not_available)),
-    }
+    worker::ask_once::<Runner>(order, PATIENCE)?.map_err(Error::unavailable)
 }
 
 /// What is to be measured.
@@ -124,7 +121,6 @@ pub struct Measured {
     /// Each kind of work that can be measured here.
     pub kinds: Vec<OfKind>,
     /// The others.
-    #[serde(default)]
     pub not_available: Vec<NotAvailable>,
     /// The gaps of each CPU.
     pub cpus: Vec<CpuGaps>,
@@ -134,7 +130,6 @@ pub struct Measured {
     /// Share of the CPUs' time that the hypervisor gave to others during the runs, by the kernel's account.
     pub stolen: f64,
     /// What is to be known of the figures, in sentences.
-    #[serde(default)]
     pub notes: Vec<String>,
     /// Whether the machine may be trusted, and for what.
     pub conclusion: String,
@@ -203,8 +198,8 @@ fn measure_with(
     for kind in Kind::ALL {
         watch(Event::Next { what: &format!("{}: finding the length of a run", kind.name()), left })?;
         match ask(&order(kind, 0, None))? {
-            Answer::Done(done) => work.push((kind, done.operations, Vec::new())),
-            Answer::NotAvailable { not_available: why } => {
+            Ok(done) => work.push((kind, done.operations, Vec::new())),
+            Err(why) => {
                 not_available.push(NotAvailable { kind, why });
                 left = left.saturating_sub(plan.block_time() * plan.blocks);
             }
@@ -221,11 +216,11 @@ fn measure_with(
             watch(Event::Next { what: &format!("{}, block {block} of {}", kind.name(), plan.blocks), left })?;
             left = left.saturating_sub(plan.block_time());
             match ask(&order(*kind, plan.runs, Some(*operations)))? {
-                Answer::Done(done) => {
+                Ok(done) => {
                     tell(&mut *watch, kind.name(), &done.runs)?;
                     blocks.push(done.runs);
                 }
-                Answer::NotAvailable { not_available: why } => {
+                Err(why) => {
                     not_available.push(NotAvailable { kind: *kind, why });
                     left = left.saturating_sub(plan.block_time() * (plan.blocks - block));
                 }
@@ -327,7 +322,7 @@ mod tests {
             let ask = |order: &Order| {
                 asked.set(asked.get() + u32::from(order.kind == Kind::UdpPingPong));
                 if order.kind == Kind::UdpPingPong && asked.get() > answered {
-                    return Ok(Answer::NotAvailable { not_available: "no loopback".into() });
+                    return Ok(Err("no loopback".into()));
                 }
                 order.answer()
             };

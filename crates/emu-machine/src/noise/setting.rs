@@ -54,15 +54,15 @@ impl Setting {
         Ok(cpus)
     }
 
-    /// Makes it so, for this thread and the processes that it starts, until the guard is [ended](Held::end) or dropped. After
-    /// an error everything is as it was.
-    pub fn hold(&self, host: &Host) -> Result<Held> {
+    /// Makes it so, for this thread and the processes that it starts, until the journal of what is changed is undone or
+    /// dropped; there is none where nothing is. After an error everything is as it was.
+    pub fn hold(&self, host: &Host) -> Result<Option<Journal>> {
         let cpus = self.cpus(host)?;
-        let mut held = Held { journal: None };
+        let mut changed = None;
         if self.smt_off {
             let journal = Journal::open(&host.roots, &CpuList::default(), METHOD, "this machine")?;
             let switch = switch(host);
-            held.journal.insert(journal).write_file(&switch, "off")?;
+            changed.insert(journal).write_file(&switch, "off")?;
             let reads = control_file::read(&switch)?;
             if reads != "off" {
                 return Err(Error::unavailable(format!(
@@ -74,35 +74,7 @@ impl Setting {
         if *self != Self::default() {
             confine(&cpus)?;
         }
-        Ok(held)
-    }
-}
-
-/// A setting in force.
-#[must_use = "dropping it puts back what was found"]
-#[derive(Debug)]
-pub struct Held {
-    journal: Option<Journal>,
-}
-
-impl Held {
-    /// Puts back what was found.
-    ///
-    /// # Errors
-    /// [`RestoreIncomplete`](emu_core::ErrorKind::RestoreIncomplete) naming what could not be put back.
-    pub fn end(mut self) -> Result<()> {
-        self.put_back()
-    }
-
-    fn put_back(&mut self) -> Result<()> {
-        self.journal.as_ref().map_or(Ok(()), Journal::undo_all)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // What cannot be undone stays in the journal for the guardian or the next emu.
-        let _ = self.put_back();
+        Ok(changed)
     }
 }
 
@@ -210,7 +182,7 @@ mod tests {
                 let setting = Setting { node: None, smt_off: true };
                 let held = setting.hold(&host).unwrap();
                 assert_eq!(reads(), "off");
-                held.end().unwrap();
+                held.unwrap().undo_all().unwrap();
                 assert_eq!(reads().trim(), "on");
                 drop(setting.hold(&host).unwrap());
                 assert_eq!(reads().trim(), "on");

@@ -1,5 +1,7 @@
 //! What the clocks of a machine mean for those who time on it.
 
+use emu_bench::numbers::nanos;
+
 use super::drift::is_disturbed;
 use super::{Direction, Disparity, Drift, Ledger, Pass, Quality};
 
@@ -45,7 +47,7 @@ fn accusation(clock: &Quality) -> Option<String> {
     Some(format!(
         "{} ran back by up to {}, {} of {} times, {place}: do not trust it.",
         clock.clock,
-        span(seen.worst_ns as f64),
+        nanos(seen.worst_ns as f64),
         seen.count,
         seen.reads
     ))
@@ -61,7 +63,7 @@ fn inversion(of: &Disparity) -> Option<String> {
             share.estimate * 100.0,
             share.low * 100.0,
             share.high * 100.0,
-            span(of.worst_excess_ns as f64)
+            nanos(of.worst_excess_ns as f64)
         )
     })
 }
@@ -70,7 +72,7 @@ fn ticks(clocks: &[Quality]) -> Option<String> {
     let ticking: Vec<_> = clocks
         .iter()
         .filter_map(|clock| Some((clock, clock.step_ns.filter(|step| *step >= TICK_NS)?)))
-        .map(|(clock, step)| format!("{} counts in ticks of {}", clock.clock, span(step)))
+        .map(|(clock, step)| format!("{} counts in ticks of {}", clock.clock, nanos(step)))
         .collect();
     (!ticking.is_empty()).then(|| {
         let words = ticking.join(", ");
@@ -82,7 +84,7 @@ fn agreement(disparities: &[Disparity]) -> Option<String> {
     let of = disparities.iter().find(|of| of.clock == FINEST)?;
     Some(if let Some(size) = of.agrees_from(AGREES) {
         let wall = size.times.iter().map(|times| times.wall_ns).min().unwrap_or(0);
-        let from = span(wall as f64);
+        let from = nanos(wall as f64);
         format!("CPU time and wall time agree within 1% in computations of {from} and more.")
     } else {
         // By the account of these computations: others may have met another machine.
@@ -146,16 +148,6 @@ fn order(drift: &[Drift], passes: &[Pass]) -> Option<String> {
     })
 }
 
-fn span(ns: f64) -> String {
-    match ns {
-        ns if ns >= 1e9 => format!("{:.1} s", ns / 1e9),
-        ns if ns >= 1e6 => format!("{:.1} ms", ns / 1e6),
-        ns if ns >= 1e3 => format!("{:.1} µs", ns / 1e3),
-        ns => format!("{ns:.0} ns"),
-    }
-    .replace(".0 ", " ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::clock::Counts;
@@ -215,7 +207,7 @@ mod tests {
         let drift = Drift { steps: 1 << 24, descending: none, random: none, best_hz: 1e9, sd_hz: 0.0 };
         let text = of(&[clock(20.0, 0, 0)], &[disparity(2_999_000, 3_000_000)], (&[drift], &[]));
         let expected = "No clock ran back, on one CPU or from one to the next. CPU time and wall time agree within \
-                        1% in computations of 3 ms and more.";
+                        1% in computations of 3ms and more.";
         assert_eq!(text, expected);
     }
 
@@ -226,9 +218,9 @@ mod tests {
         let short = Drift { steps: 256, ..steep };
         let calm = disparity(1000, 1000);
         for (clocks, of_cpu, drift, words) in [
-            (clock(20.0, 3, 0), &calm, short, "X ran back by up to 1.5 µs, 3 of 1000 times, on CPU 1: do"),
+            (clock(20.0, 3, 0), &calm, short, "X ran back by up to 1.5µs, 3 of 1000 times, on CPU 1: do"),
             (clock(20.0, 0, 2), &calm, short, "from one CPU to the next, CPU 1 being behind"),
-            (clock(4e6, 0, 0), &calm, short, "X counts in ticks of 4 ms"),
+            (clock(4e6, 0, 0), &calm, short, "X counts in ticks of 4ms"),
             (
                 clock(20.0, 0, 0),
                 &disparity(1200, 1000),

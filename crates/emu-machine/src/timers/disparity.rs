@@ -67,7 +67,6 @@ pub struct OfSize {
     /// Every time it was done.
     pub times: Vec<Times>,
     /// Where the time of all of them went; `None` in records of older emus.
-    #[serde(default)]
     pub account: Option<Ledger>,
 }
 

@@ -81,7 +81,6 @@ pub struct Change {
     pub high: f64,
     /// The mean of the rounds that nobody has disturbed, with an interval that allows for the number of sizes and orders
     /// that are compared (Bonferroni); `None` for fewer than two such rounds.
-    #[serde(default)]
     pub mean: Option<Interval>,
 }
 

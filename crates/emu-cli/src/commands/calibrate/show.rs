@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use emu_bench::columns;
 use emu_bench::numbers::{percent, signed};
-use emu_bench::report::{Csv, optional};
+use emu_bench::row;
 use emu_bench::stats::{Interval, Level, LinearFit};
 use emu_bench::table::{Table, wrap};
 use emu_core::Result;
@@ -259,27 +259,27 @@ fn sizes(sizes: &[usize]) -> String {
 }
 
 fn csv(measured: &Measured) -> String {
-    let mut csv = Csv::new(COLUMNS);
+    let mut table = Table::data(COLUMNS);
     for sample in &measured.samples {
-        csv.line([
-            sample.order.name().to_owned(),
-            sample.quota.to_string(),
-            sample.threads.to_string(),
-            sample.solutions.to_string(),
-            sample.seconds.to_string(),
-            sample.gflops.to_string(),
-            sample.cpus_used.to_string(),
-            optional(sample.residual),
-            sample.passed.to_string(),
-            sample.pass.to_string(),
-            sample.begin_seconds.to_string(),
-            optional(sample.clock_hz),
-            optional(sample.stolen),
-            optional(sample.foreign),
-            sample.is_disturbed().to_string(),
+        table.row(row![
+            sample.order.name(),
+            sample.quota,
+            sample.threads,
+            sample.solutions,
+            sample.seconds,
+            sample.gflops,
+            sample.cpus_used,
+            sample.residual,
+            sample.passed,
+            sample.pass,
+            sample.begin_seconds,
+            sample.clock_hz,
+            sample.stolen,
+            sample.foreign,
+            sample.is_disturbed(),
         ]);
     }
-    csv.text()
+    table.csv()
 }
 
 /// What several calibrations make of each other.

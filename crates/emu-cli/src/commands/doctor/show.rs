@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use emu_bench::columns;
 use emu_bench::numbers::percent;
-use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::report::{Axis, Chart, Point, Series};
+use emu_bench::row;
 use emu_bench::stats::Interval;
 use emu_bench::table::{Table, wrap};
 use emu_core::CpuList;
@@ -17,8 +18,7 @@ use crate::output::{SCHEMA, Shown};
 /// Changes of one knob that are spelled out; a machine may have hundreds of interrupts.
 const SPELLED_OUT: usize = 3;
 
-const COLUMNS: &str = "knob,work,pairs,found_noise,tuned_noise,noise_ratio,noise_ratio_low,noise_ratio_high,\
-time_ratio,time_ratio_low,time_ratio_high";
+const COLUMNS: &str = "knob,work,pairs,found_noise,tuned_noise,noise_ratio±,time_ratio±";
 
 /// Everything that `emu doctor show` shows.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
@@ -221,16 +221,11 @@ fn interval(ratio: &Interval) -> String {
 }
 
 fn csv(measured: &Measured) -> String {
-    let mut csv = Csv::new(COLUMNS);
+    let mut table = Table::data(COLUMNS);
     for Effect { knob, kind, found_range, tuned_range, noise_ratio, time_ratio, pairs } in &measured.effects {
-        let mut fields = vec![knob.clone(), kind.name().to_owned(), pairs.len().to_string()];
-        fields.extend([found_range, tuned_range].map(f64::to_string));
-        for ratio in [noise_ratio, time_ratio] {
-            fields.extend([ratio.estimate, ratio.low, ratio.high].map(|value| value.to_string()));
-        }
-        csv.line(fields);
+        table.row(row![knob, kind.name(), pairs.len(), *found_range, *tuned_range, noise_ratio, time_ratio]);
     }
-    csv.text()
+    table.csv()
 }
 
 fn chart(measured: &Measured) -> Chart {

@@ -28,9 +28,9 @@ pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
         + &option("smt", args.smt.map(|Smt::Off| "off"));
     let task = Task { name: "noise", options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
-    let measured = setting.hold(&host).and_then(|held| {
+    let measured = setting.hold(&host).and_then(|changed| {
         let measured = noise::measure(&host, &plan, &mut |event: Event<'_>| measuring.watch(event));
-        held.end().and(measured)
+        changed.map_or(Ok(()), |journal| journal.undo_all()).and(measured)
     });
     measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
     Ok(Exit::Success)

@@ -2,9 +2,10 @@
 
 use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent};
-use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_bench::report::{Axis, Chart, Point, Series};
+use emu_bench::row;
 use emu_bench::stats::{Bootstrap, Interval, Level, Noise, Sample};
-use emu_bench::table::{Table, notes, wrap};
+use emu_bench::table::{Table, Value, notes, wrap};
 use emu_machine::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
 
 use crate::output::Shown;
@@ -94,48 +95,39 @@ fn count(of: &OfKind) -> usize {
 }
 
 fn csv(measured: &Measured) -> String {
-    let mut csv = Csv::new(COLUMNS);
-    let none = String::new;
+    let mut table = Table::data(COLUMNS);
     for of in &measured.kinds {
-        let numbers =
-            [of.median_ns, of.noise.range, of.noise.iqr, of.noise.mad].map(|value| value.to_string());
-        let counts = [count(of).to_string(), of.operations.to_string()];
-        let mut fields = vec!["work".to_owned(), of.kind.name().to_owned()];
-        fields.extend(counts.into_iter().chain(numbers).chain([of.preempted.to_string()]));
-        fields.resize_with(COLUMNS.split(',').count(), none);
-        csv.line(fields);
+        let Noise { range, iqr, mad } = of.noise;
+        let runs = row!["work", of.kind.name(), count(of), of.operations];
+        table.row(runs.into_iter().chain(row![of.median_ns, range, iqr, mad, of.preempted]));
     }
     for NotAvailable { kind, why } in &measured.not_available {
-        let mut fields = vec!["work".to_owned(), kind.name().to_owned()];
-        fields.resize_with(COLUMNS.split(',').count() - 1, none);
-        fields.push(why.clone());
-        csv.line(fields);
+        table.fields([("what", "work".into()), ("name", kind.name().into()), ("not_available", why.into())]);
     }
     for cpu in &measured.cpus {
-        csv.line([
-            "cpu".to_owned(),
-            cpu.cpu.to_string(),
-            none(),
-            none(),
-            optional(cpu.median_ns()),
-            none(),
-            none(),
-            none(),
-            cpu.gaps.iter().filter(|gap| gap.preempted).count().to_string(),
-            cpu.span_ns.to_string(),
-            cpu.threshold_ns.to_string(),
-            cpu.gaps.len().to_string(),
-            cpu.lost.to_string(),
-            cpu.preempted.to_string(),
-            cpu.periodic.to_string(),
-            cpu.stolen.to_string(),
-            cpu.longest_ns.to_string(),
-            optional(cpu.period.map(|period| period.length_ns)),
-            optional(cpu.period.map(|period| period.covered)),
-            none(),
+        table.row(row![
+            "cpu",
+            cpu.cpu,
+            Value::Missing,
+            Value::Missing,
+            cpu.median_ns(),
+            Value::Missing,
+            Value::Missing,
+            Value::Missing,
+            cpu.gaps.iter().filter(|gap| gap.preempted).count(),
+            cpu.span_ns,
+            cpu.threshold_ns,
+            cpu.gaps.len(),
+            cpu.lost,
+            cpu.preempted,
+            cpu.periodic,
+            cpu.stolen,
+            cpu.longest_ns,
+            cpu.period.map(|period| period.length_ns),
+            cpu.period.map(|period| period.covered),
         ]);
     }
-    csv.text()
+    table.csv()
 }
 
 /// Every run by its distance from the median of its kind, process by process.

@@ -2,8 +2,8 @@
 
 use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent, signed};
-use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::report::{Axis, Chart, Point, Series};
+use emu_bench::table::{Column, Table, Value, wrap};
 use emu_machine::timers::clock::Counts;
 use emu_machine::timers::{Backwards, Change, Disparity, Drift, Ledger, Measured, OfSize, Quality, Relative};
 
@@ -15,9 +15,8 @@ const EVERY: usize = 4;
 /// The columns of the CSV. A line is of a clock, of a clock at a size, of a size, or of a sample.
 const COLUMNS: &str = "what,name,steps,samples,cost_ns,step_ns,declared_ns,reads_within,backwards_within,\
 backwards_within_ns,reads_across,backwards_across,backwards_across_ns,wall_ns,disparity,disparity_low,disparity_high,\
-inverted,inverted_low,inverted_high,inverted_beyond_error,inverted_beyond_error_low,inverted_beyond_error_high,\
-descending,descending_low,descending_high,random,random_low,random_high,best_hz,sd_hz,reference_share,reference_sd,\
-run_ns,queue_ns,own_throttle_ns,outer_throttle_ns,stolen_ns,sleep_ns";
+inverted±,inverted_beyond_error±,descending±,random±,best_hz,sd_hz,reference_share,reference_sd,run_ns,queue_ns,\
+own_throttle_ns,outer_throttle_ns,stolen_ns,sleep_ns";
 
 pub(crate) fn shown(measured: &Measured) -> Shown {
     let mut figures = vec![("", disparity_chart(measured)), ("drift", drift_chart(measured))];
@@ -163,96 +162,80 @@ fn ledger(ledgers: &[Ledger]) -> String {
 }
 
 fn csv(measured: &Measured) -> String {
-    let mut csv = Csv::new(COLUMNS);
-    let mut line = |fields: &[(&str, String)]| {
-        csv.line(COLUMNS.split(',').map(|column| {
-            fields
-                .iter()
-                .find(|(name, _)| *name == column)
-                .map_or_else(String::new, |(_, value)| value.clone())
-        }));
-    };
+    let mut table = Table::data(COLUMNS);
     for clock in &measured.clocks {
         let mut fields = vec![
-            ("what", "clock".to_owned()),
-            ("name", clock.clock.clone()),
-            ("cost_ns", clock.cost_ns.to_string()),
-            ("step_ns", optional(clock.step_ns)),
-            ("declared_ns", optional(clock.declared_ns)),
+            ("what", "clock".into()),
+            ("name", (&clock.clock).into()),
+            ("cost_ns", clock.cost_ns.into()),
+            ("step_ns", clock.step_ns.into()),
+            ("declared_ns", clock.declared_ns.into()),
         ];
         if let Some(seen) = clock.within.iter().copied().reduce(sum) {
             fields.extend([
-                ("reads_within", seen.reads.to_string()),
-                ("backwards_within", seen.count.to_string()),
-                ("backwards_within_ns", seen.worst_ns.to_string()),
+                ("reads_within", seen.reads.into()),
+                ("backwards_within", seen.count.into()),
+                ("backwards_within_ns", seen.worst_ns.to_string().into()),
             ]);
         }
         if let Some(seen) = clock.across {
             fields.extend([
-                ("reads_across", seen.reads.to_string()),
-                ("backwards_across", seen.count.to_string()),
-                ("backwards_across_ns", seen.worst_ns.to_string()),
+                ("reads_across", seen.reads.into()),
+                ("backwards_across", seen.count.into()),
+                ("backwards_across_ns", seen.worst_ns.to_string().into()),
             ]);
         }
-        line(&fields);
+        table.fields(fields);
     }
     for of in &measured.disparities {
-        let (all, beyond) = (&of.inverted, &of.inverted_beyond_error);
-        line(&[
-            ("what", "inversions".to_owned()),
-            ("name", of.clock.clone()),
-            ("samples", of.sizes.iter().map(|size| size.times.len()).sum::<usize>().to_string()),
-            ("inverted", all.estimate.to_string()),
-            ("inverted_low", all.low.to_string()),
-            ("inverted_high", all.high.to_string()),
-            ("inverted_beyond_error", beyond.estimate.to_string()),
-            ("inverted_beyond_error_low", beyond.low.to_string()),
-            ("inverted_beyond_error_high", beyond.high.to_string()),
+        table.fields([
+            ("what", "inversions".into()),
+            ("name", (&of.clock).into()),
+            ("samples", of.sizes.iter().map(|size| size.times.len()).sum::<usize>().into()),
+            ("inverted", of.inverted.into()),
+            ("inverted_beyond_error", of.inverted_beyond_error.into()),
         ]);
         for size in &of.sizes {
-            line(&[
-                ("what", "disparity".to_owned()),
-                ("name", of.clock.clone()),
-                ("steps", size.steps.to_string()),
-                ("samples", size.times.len().to_string()),
-                ("disparity", optional(size.disparity())),
-                ("disparity_low", optional(size.quartiles().map(|(low, _)| low))),
-                ("disparity_high", optional(size.quartiles().map(|(_, high)| high))),
+            table.fields([
+                ("what", "disparity".into()),
+                ("name", (&of.clock).into()),
+                ("steps", size.steps.into()),
+                ("samples", size.times.len().into()),
+                ("disparity", size.disparity().into()),
+                ("disparity_low", size.quartiles().map(|(low, _)| low).into()),
+                ("disparity_high", size.quartiles().map(|(_, high)| high).into()),
             ]);
         }
     }
+    let ends = |of: &Change| Value::from((of.median, of.low, of.high));
     for drift in &measured.drift {
         let reference = measured.relative.as_ref();
         let reference =
             reference.and_then(|relative| relative.sizes.iter().find(|size| size.steps == drift.steps));
-        line(&[
-            ("what", "size".to_owned()),
-            ("steps", drift.steps.to_string()),
-            ("descending", drift.descending.median.to_string()),
-            ("descending_low", drift.descending.low.to_string()),
-            ("descending_high", drift.descending.high.to_string()),
-            ("random", drift.random.median.to_string()),
-            ("random_low", drift.random.low.to_string()),
-            ("random_high", drift.random.high.to_string()),
-            ("best_hz", drift.best_hz.to_string()),
-            ("sd_hz", drift.sd_hz.to_string()),
-            ("reference_share", optional(reference.map(|size| size.share))),
-            ("reference_sd", optional(reference.map(|size| size.sd))),
+        table.fields([
+            ("what", "size".into()),
+            ("steps", drift.steps.into()),
+            ("descending", ends(&drift.descending)),
+            ("random", ends(&drift.random)),
+            ("best_hz", drift.best_hz.into()),
+            ("sd_hz", drift.sd_hz.into()),
+            ("reference_share", reference.map(|size| size.share).into()),
+            ("reference_sd", reference.map(|size| size.sd).into()),
         ]);
     }
     for ledger in &measured.ledgers {
-        line(&[
-            ("what", "sample".to_owned()),
-            ("wall_ns", ledger.wall_ns.to_string()),
-            ("run_ns", ledger.run_ns.to_string()),
-            ("queue_ns", optional(ledger.queue_ns)),
-            ("own_throttle_ns", optional(ledger.own_throttle_ns)),
-            ("outer_throttle_ns", optional(ledger.outer_throttle_ns)),
-            ("stolen_ns", ledger.stolen_ns.to_string()),
-            ("sleep_ns", ledger.sleep_ns.to_string()),
+        table.fields([
+            ("what", "sample".into()),
+            ("wall_ns", ledger.wall_ns.into()),
+            ("run_ns", ledger.run_ns.into()),
+            ("queue_ns", ledger.queue_ns.into()),
+            ("own_throttle_ns", ledger.own_throttle_ns.into()),
+            ("outer_throttle_ns", ledger.outer_throttle_ns.into()),
+            ("stolen_ns", ledger.stolen_ns.into()),
+            ("sleep_ns", ledger.sleep_ns.into()),
         ]);
     }
-    csv.text()
+    table.csv()
 }
 
 fn disparity_chart(measured: &Measured) -> Chart {

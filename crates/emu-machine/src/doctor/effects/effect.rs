@@ -46,7 +46,6 @@ pub struct Windows {
     /// The same, tuned.
     pub tuned_ns: Vec<f64>,
     /// Whether the hypervisor, a limit of our cgroup or heat had a part in one of them.
-    #[serde(default)]
     pub disturbed: bool,
 }
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use emu_bench::numbers::rounded_size;
 use emu_core::control_file::{probe, probe_cpus};
 use emu_core::{Controller, CpuList, Hierarchy, Host, QuotaLimit};
 
-use super::kib;
 use crate::doctor::{Finding, Knob, Machine, Takes};
 
 /// From so many bytes on a limit is none: version 1 has no word for that, and holds the largest number of whole pages.
@@ -75,7 +75,7 @@ fn memory(host: &Host) -> Vec<Limit> {
     };
     let limit = |file: &&str| {
         let (bytes, group) = hierarchy.least(file).filter(|(bytes, _)| *bytes < UNLIMITED)?;
-        Some(Limit::new(format!("{file} {}", kib(bytes / 1024)), file, group))
+        Some(Limit::new(format!("{file} {}", rounded_size(bytes)), file, group))
     };
     files.iter().filter_map(limit).collect()
 }
@@ -169,8 +169,8 @@ mod tests {
         let none = "9223372036854771712\n";
         for (memory, above, tasks, state, expected) in [
             (none, none, "max\n", State::Ready, "no quota"),
-            (none, "1073741824\n", "max\n", State::Advice, "no quota; memory.limit_in_bytes 1024 MiB"),
-            ("4194304\n", "1073741824\n", "max\n", State::Advice, "no quota; memory.limit_in_bytes 4096 KiB"),
+            (none, "1073741824\n", "max\n", State::Advice, "no quota; memory.limit_in_bytes 1 GiB"),
+            ("4194304\n", "1073741824\n", "max\n", State::Advice, "no quota; memory.limit_in_bytes 4 MiB"),
             (none, none, "4096\n", State::Ready, "no quota; at most 4096 tasks"),
         ] {
             assert_eq!(seen(&version_1(memory, above, tasks), "cgroup"), (state, expected.into()));

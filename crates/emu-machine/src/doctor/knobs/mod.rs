@@ -112,7 +112,3 @@ fn choice(path: &Path) -> Option<String> {
     let text = probe::<String>(path)?;
     chosen(text.as_bytes()).map(|word| String::from_utf8_lossy(word).into_owned())
 }
-
-fn kib(kib: u64) -> String {
-    if kib < 10_240 { format!("{kib} KiB") } else { format!("{} MiB", kib / 1024) }
-}

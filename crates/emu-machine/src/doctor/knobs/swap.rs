@@ -1,8 +1,8 @@
 //! Memory that may go to disk.
 
+use emu_bench::numbers::rounded_size;
 use emu_core::control_file::{self, probe};
 
-use super::kib;
 use crate::doctor::{Change, Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static SWAP: Knob = Knob {
@@ -29,8 +29,8 @@ fn look(machine: &Machine) -> Finding {
     let path = proc.join("sys/vm/swappiness");
     let swappiness = probe::<u32>(&path);
     let found = match swappiness {
-        Some(value) => format!("{} in use, swappiness {value}", kib(used)),
-        None => format!("{} in use", kib(used)),
+        Some(value) => format!("{} in use, swappiness {value}", rounded_size(used * 1024)),
+        None => format!("{} in use", rounded_size(used * 1024)),
     };
     match swappiness {
         Some(0) if used == 0 => Finding::ready(found),

@@ -1,6 +1,6 @@
 //! What equals a setting of another machine, in words.
 
-use emu_bench::numbers::percent;
+use emu_bench::numbers::{percent, significant};
 use emu_bench::table::wrap;
 use emu_machine::calibrate::{Doubt, Equivalent};
 
@@ -9,7 +9,7 @@ pub(crate) fn text(found: &Equivalent) -> String {
         "Setting {} ± {} of the other machine is {:.2} GFLOPS; here that is a quota of {:.3} ± {:.3} CPUs, or a speed of \
          {} ± {} on all CPUs (± one standard deviation).",
         found.setting,
-        short(found.setting_sd),
+        significant(found.setting_sd),
         found.gflops,
         found.quota,
         found.quota_sd,
@@ -30,7 +30,7 @@ fn in_doubt(doubt: &Doubt) -> String {
             " IN DOUBT: {machine} does not follow a line ({r_squared}off it by {} of the largest rate at {}): the equivalent \
              may be off by as much.",
             percent(doubt.residuals.largest_share),
-            short(doubt.residuals.at_quota)
+            significant(doubt.residuals.at_quota)
         )
     });
     let disturbed = (doubt.disturbed_quotas > 0).then(|| {
@@ -38,18 +38,4 @@ fn in_doubt(doubt: &Doubt) -> String {
         format!(" IN DOUBT: others disturbed every sample of {machine} at {quotas} of its quotas.")
     });
     off_line.into_iter().chain(disturbed).collect()
-}
-
-/// A number in the unit of a setting, which may be CPUs or megabytes: three digits that matter.
-fn short(value: f64) -> String {
-    let decimals = if value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else if value >= 1.0 {
-        2
-    } else {
-        3
-    };
-    format!("{value:.decimals$}")
 }

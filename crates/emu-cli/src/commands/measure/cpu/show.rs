@@ -2,9 +2,10 @@
 
 use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent, rate};
-use emu_bench::report::{Axis, Chart, Csv, Series, optional};
+use emu_bench::report::{Axis, Chart, Series};
+use emu_bench::row;
 use emu_bench::stats::Interval;
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::table::{Column, Table, Value, wrap};
 use emu_machine::cpu::{Cpu, Peak, Units};
 use emu_machine::kernel::arithmetic::Work;
 use emu_machine::tools::{Figure, What};
@@ -161,41 +162,40 @@ pub(crate) fn growth(cpu: &Cpu, others: &[Figure]) -> String {
 }
 
 fn csv(cpu: &Cpu) -> String {
-    let mut csv = Csv::new(
+    let mut table = Table::data(
         "what,operation,threads,operations_per_s,wait_ns,wait_cycles,theoretical_per_s,share,samples,\
          theoretical_from",
     );
-    let none = String::new;
     for rate in &cpu.rates {
         let peak = cpu.peaks.iter().find(|peak| rate.work == Work::PEAK && peak.threads == rate.threads);
-        csv.line([
-            "rate".to_owned(),
+        table.row(row![
+            "rate",
             rate.work.name(),
-            rate.threads.to_string(),
-            rate.operations_per_s.to_string(),
-            none(),
-            none(),
-            optional(peak.and_then(|peak| peak.theoretical_per_s)),
-            optional(peak.and_then(|peak| peak.share)),
-            rate.samples.len().to_string(),
-            optional(peak.and_then(|peak| peak.theoretical_per_s).map(|_| "model")),
+            rate.threads,
+            rate.operations_per_s,
+            Value::Missing,
+            Value::Missing,
+            peak.and_then(|peak| peak.theoretical_per_s),
+            peak.and_then(|peak| peak.share),
+            rate.samples.len(),
+            peak.and_then(|peak| peak.theoretical_per_s).map(|_| "model"),
         ]);
     }
     for wait in &cpu.waits {
-        csv.line([
-            "wait".to_owned(),
+        table.row(row![
+            "wait",
             wait.work.name(),
-            1.to_string(),
-            none(),
-            wait.wait_ns.to_string(),
-            optional(wait.wait_cycles),
-            none(),
-            none(),
-            wait.samples.len().to_string(),
-            none(),
+            1_u64,
+            Value::Missing,
+            wait.wait_ns,
+            wait.wait_cycles,
+            Value::Missing,
+            Value::Missing,
+            wait.samples.len(),
+            Value::Missing,
         ]);
     }
-    csv.text()
+    table.csv()
 }
 
 fn chart(cpu: &Cpu) -> Chart {

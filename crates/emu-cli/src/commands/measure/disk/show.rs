@@ -1,8 +1,9 @@
 //! What a disk does, as tables and figures.
 
 use emu_bench::numbers::{nanos, percent, rate, size};
-use emu_bench::report::{Axis, Chart, Csv, Series, optional};
-use emu_bench::table::{self, Table, wrap};
+use emu_bench::report::{Axis, Chart, Series};
+use emu_bench::row;
+use emu_bench::table::{self, Table, Value, wrap};
 use emu_machine::disk::{Cell, Column, Disk, Latency, Measured, Operation, Order, Outcome, PACE, Transfer};
 
 use crate::commands::measure::of_samples;
@@ -167,47 +168,37 @@ fn conclusion(disk: &Disk) -> String {
 }
 
 fn csv(disk: &Disk) -> String {
-    let mut csv = Csv::new(COLUMNS);
+    let mut table = Table::data(COLUMNS);
     for Cell { transfer, outcome } in &disk.cells {
         let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-        let mut fields = vec![
-            transfer.block_bytes.to_string(),
+        let mut row = row![
+            transfer.block_bytes,
             word(serde_json::json!(transfer.operation)),
             word(serde_json::json!(transfer.order)),
-            transfer.threads.to_string(),
-            transfer.column.name().to_owned(),
+            transfer.threads,
+            transfer.column.name(),
         ];
         match outcome {
             Outcome::Measured(measured) => {
-                fields.extend([measured.bytes_per_s.to_string(), measured.operations_per_s.to_string()]);
-                fields.push(measured.samples.len().to_string());
-                fields.extend(times(measured.latency.as_ref()));
-                fields.push(measured.not_made.to_string());
-                fields.extend(times(measured.back_to_back.as_ref()));
-                fields.push(String::new());
+                row.extend(row![measured.bytes_per_s, measured.operations_per_s, measured.samples.len()]);
+                row.extend(times(measured.latency.as_ref()));
+                row.push(measured.not_made.into());
+                row.extend(times(measured.back_to_back.as_ref()));
             }
             Outcome::NotAvailable(why) => {
-                fields.resize(COLUMNS.split(',').count() - 1, String::new());
-                fields.push(why.clone());
+                row.resize(COLUMNS.split(',').count() - 1, Value::Missing);
+                row.push(why.into());
             }
         }
-        csv.line(fields);
+        table.row(row);
     }
-    csv.text()
+    table.csv()
 }
 
-fn times(latency: Option<&Latency>) -> [String; 7] {
-    let Some(latency) = latency else { return Default::default() };
-    let Latency { operations, mean_ns, p50_ns, p90_ns, p99_ns, p99_9_ns, max_ns } = latency;
-    [
-        operations.to_string(),
-        mean_ns.to_string(),
-        optional(*p50_ns),
-        optional(*p90_ns),
-        optional(*p99_ns),
-        optional(*p99_9_ns),
-        max_ns.to_string(),
-    ]
+fn times(latency: Option<&Latency>) -> Vec<Value> {
+    let Some(latency) = latency else { return vec![Value::Missing; 7] };
+    let Latency { operations, mean_ns, p50_ns, p90_ns, p99_ns, p99_9_ns, max_ns } = *latency;
+    row![operations, mean_ns, p50_ns, p90_ns, p99_ns, p99_9_ns, max_ns]
 }
 
 fn chart(disk: &Disk, order: Order) -> Chart {

@@ -3,7 +3,8 @@
 mod series;
 
 use emu_bench::columns;
-use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_bench::report::{Axis, Chart, Point, Series};
+use emu_bench::row;
 use emu_bench::table::{Table, notes, wrap};
 use emu_machine::hpcc::{Measured, Row, Share};
 
@@ -70,7 +71,7 @@ fn billions(rate: f64) -> String {
 }
 
 fn csv(measured: &Measured, reference: Option<&Reference>) -> String {
-    let mut csv = Csv::new(COLUMNS);
+    let mut table = Table::data(COLUMNS);
     for row in &measured.rows {
         let share = reference.and_then(|reference| {
             let is_same = |share: &&Share| {
@@ -78,27 +79,27 @@ fn csv(measured: &Measured, reference: Option<&Reference>) -> String {
             };
             reference.shares.iter().find(is_same)
         });
-        csv.line([
-            row.kernel.name().to_owned(),
-            row.threads.to_string(),
-            row.size.to_string(),
-            row.kernel.unit().to_owned(),
-            (row.best / 1e9).to_string(),
-            (row.median / 1e9).to_string(),
-            (row.least() / 1e9).to_string(),
-            row.runs.len().to_string(),
-            optional(row.worst()),
-            row.passed.to_string(),
-            optional(row.order),
-            (row.sd() / 1e9).to_string(),
-            optional(share.map(|share| share.share * 100.0)),
-            optional(share.map(|share| share.sd * 100.0)),
-            optional(share.and_then(|share| Some(share.of_means?.low * 100.0))),
-            optional(share.and_then(|share| Some(share.of_means?.high * 100.0))),
-            row.runs.iter().filter(|run| run.disturbed).count().to_string(),
+        table.row(row![
+            row.kernel.name(),
+            row.threads,
+            row.size,
+            row.kernel.unit(),
+            row.best / 1e9,
+            row.median / 1e9,
+            row.least() / 1e9,
+            row.runs.len(),
+            row.worst(),
+            row.passed,
+            row.order,
+            row.sd() / 1e9,
+            share.map(|share| share.share * 100.0),
+            share.map(|share| share.sd * 100.0),
+            share.and_then(|share| Some(share.of_means?.low * 100.0)),
+            share.and_then(|share| Some(share.of_means?.high * 100.0)),
+            row.runs.iter().filter(|run| run.disturbed).count(),
         ]);
     }
-    csv.text()
+    table.csv()
 }
 
 fn chart(measured: &Measured) -> Chart {

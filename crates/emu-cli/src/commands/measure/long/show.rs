@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use emu_bench::columns;
 use emu_bench::numbers::{percent, prefix, rate, span};
-use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
+use emu_bench::report::{Axis, Chart, Point, Series as Drawn};
+use emu_bench::row;
 use emu_bench::table::{Table, notes, wrap};
 use emu_machine::series::Series;
 
@@ -90,14 +91,14 @@ fn seconds(seconds: f64) -> String {
 }
 
 fn csv(series: &Series) -> String {
-    let mut csv = Csv::new("at_s,rate,dipped,disturbed");
+    let mut table = Table::data("at_s,rate,dipped,disturbed");
     for (number, rate) in series.rates.iter().enumerate() {
         let dipped = *rate < series.dips.threshold;
         let disturbed = series.disturbed_steps.contains(&number);
         let at_s = number as f64 * series.every_s;
-        csv.line([at_s.to_string(), rate.to_string(), dipped.to_string(), disturbed.to_string()]);
+        table.row(row![at_s, *rate, dipped, disturbed]);
     }
-    csv.text()
+    table.csv()
 }
 
 fn chart(series: &Series) -> Chart {

@@ -2,9 +2,10 @@
 
 use emu_bench::columns;
 use emu_bench::numbers::{nanos, rate, size};
-use emu_bench::report::{Axis, Chart, Csv, Series};
+use emu_bench::report::{Axis, Chart, Series};
+use emu_bench::row;
 use emu_bench::stream::Kernel;
-use emu_bench::table::{Column, Table, notes, wrap};
+use emu_bench::table::{Column, Table, Value, notes, wrap};
 use emu_machine::memory::{Latency, Memory};
 
 use crate::commands::measure::of_samples;
@@ -111,47 +112,46 @@ fn conclusion(memory: &Memory) -> String {
 }
 
 fn csv(memory: &Memory) -> String {
-    let mut csv = Csv::new("what,name,bytes,threads,bytes_per_s,time_ns,cycles,samples");
-    let none = String::new;
+    let mut table = Table::data("what,name,bytes,threads,bytes_per_s,time_ns,cycles,samples");
     for copy in &memory.copies {
-        csv.line([
-            "copy".to_owned(),
-            if copy.random { "random" } else { "sequential" }.to_owned(),
-            copy.block_bytes.to_string(),
-            copy.threads.to_string(),
-            copy.bytes_per_s.to_string(),
-            copy.block_ns.to_string(),
-            none(),
-            copy.samples.len().to_string(),
+        table.row(row![
+            "copy",
+            if copy.random { "random" } else { "sequential" },
+            copy.block_bytes,
+            copy.threads,
+            copy.bytes_per_s,
+            copy.block_ns,
+            Value::Missing,
+            copy.samples.len(),
         ]);
     }
     for run in &memory.stream {
         for (kernel, best) in Kernel::ALL.iter().zip(run.best_bytes_per_s) {
-            csv.line([
-                "stream".to_owned(),
-                kernel.name().to_owned(),
-                memory.size.array_bytes.to_string(),
-                run.threads.to_string(),
-                best.to_string(),
-                none(),
-                none(),
-                run.passes.rates(*kernel).len().to_string(),
+            table.row(row![
+                "stream",
+                kernel.name(),
+                memory.size.array_bytes,
+                run.threads,
+                best,
+                Value::Missing,
+                Value::Missing,
+                run.passes.rates(*kernel).len(),
             ]);
         }
     }
     for latency in &memory.latencies {
-        csv.line([
-            "load".to_owned(),
-            none(),
-            latency.working_set_bytes.to_string(),
-            1.to_string(),
-            none(),
-            latency.load_ns.to_string(),
-            latency.load_cycles.map_or_else(none, |cycles| cycles.to_string()),
-            latency.samples.len().to_string(),
+        table.row(row![
+            "load",
+            Value::Missing,
+            latency.working_set_bytes,
+            1_u64,
+            Value::Missing,
+            latency.load_ns,
+            latency.load_cycles,
+            latency.samples.len(),
         ]);
     }
-    csv.text()
+    table.csv()
 }
 
 fn latency_chart(memory: &Memory) -> Chart {
