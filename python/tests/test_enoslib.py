@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -87,7 +86,7 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., An
     spec = {"python-e": {"cpus": [0], "speed": {0: "40%"}}}
 
     def make(hosts: list[str], **options: Any) -> Any:
-        return nodes(hosts, spec, backup_dir=tmp_path, **{"path": os.environ["EMU_BINARY"], **options})
+        return nodes(hosts, spec, backup_dir=tmp_path, **{"path": emu._binary(), **options})
 
     return make
 
@@ -108,7 +107,7 @@ def test_a_lost_host_is_told_and_the_rest_is_kept(
 def test_a_host_of_another_version_is_refused_with_both(
     service: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    has = subprocess.run([os.environ["EMU_BINARY"], "--version"], check=True, capture_output=True, text=True).stdout.strip()
+    has = subprocess.run([emu._binary(), "--version"], check=True, capture_output=True, text=True).stdout.strip()
     for options, words in [({"version": "9.9"}, f"here: {has}, and not emu 9.9"), ({"path": "/no/emu"}, "/no/emu: not found")]:
         caplog.clear()
         with pytest.raises(Failed):
