@@ -71,7 +71,7 @@ mod tests {
     use crate::testing::wait_until;
 
     #[test]
-    fn a_process_whose_first_thread_has_ended_has_a_name_until_its_end() {
+    fn a_process_without_its_first_thread_has_a_name() {
         let leaderless = fork_leaderless().unwrap();
         let names = || names(&Process::new(leaderless.pid()).unwrap());
         let stat = || Process::new(leaderless.pid()).unwrap().stat().unwrap();

@@ -241,7 +241,7 @@ fn less_is_right_beside_a_background_load() {
 }
 
 #[test]
-fn a_method_of_clocks_that_stops_tasks_too_has_its_part_of_the_time() {
+fn clocks_that_stop_tasks_too_have_their_part_of_the_time() {
     let targets = [(0, Target { share: 0.2, clock: None })].into();
     let mut account = Account::new(Asked::of(&targets, CLOCK, 0.5, Duration::from_millis(10)));
     assert_eq!(account.add(&window(&[task(0, 0.5, 0.0)])), None);
