@@ -16,10 +16,10 @@ use crate::prepared::Prepared;
 use crate::speed::{Hertz, Speed, SpeedSpec, Target, Targets};
 use crate::status::Status;
 use crate::sys::time;
-use crate::undo::{Journal, LiveSession, give_back};
+use crate::undo::{Journal, LiveSession};
 use crate::zone::{Demand, Tasks, Zone};
 use clocks::check_clocks;
-use tasks::{check_same, check_tasks, processes};
+use tasks::{check_same, check_tasks, give_back};
 
 /// An emulation at work, with the journal that undoes it. Dropping it releases it.
 ///
@@ -104,7 +104,7 @@ impl Session {
         let journal = Journal::open(&host.roots, &demand.cpus(), method.id().as_str(), &zone.name)?;
         let apart = check_clocks(host, &zone.demand.cpus(), method.about(), &journal.others());
         let engaged = apart.and_then(|()| {
-            give_back(&host.roots, &processes(host, &zone.tasks)?)?;
+            give_back(host, &zone.tasks)?;
             let (clock, emulation) = prepared.engage(&zone, &journal)?;
             // Measuring may have come before the tasks were taken.
             check_same(&host.roots.proc, &started)?;

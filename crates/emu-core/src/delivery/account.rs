@@ -296,7 +296,9 @@ impl Account {
             let tasks = || window.tasks.iter().filter(move |task| task.cpus.1 == cpu);
             let Some(busy) = tasks().find(|task| self.asked.is_busy(task)) else { continue };
             let length = busy.wall as f64;
-            let run = tasks().map(|task| task.run).sum::<Nanos>() as f64;
+            // On a single CPU those that live shortly count, too.
+            let all = window.run().filter(|_| self.asked.shares.len() == 1).unwrap_or(0);
+            let run = tasks().map(|task| task.run).sum::<Nanos>().max(all) as f64;
             of_cpus.push((cpu, run, share * length, length));
         }
         // Limits that are not bound to CPUs may meet on one of them: the zone as a whole tells.

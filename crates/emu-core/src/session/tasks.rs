@@ -8,7 +8,8 @@ use crate::hint::Hint;
 use crate::host::Host;
 use crate::host::delegation::PROCS;
 use crate::process::{Descendants, Stat, is_owned};
-use crate::sys::Pid;
+use crate::sys::{Pid, affinity};
+use crate::undo;
 use crate::zone::Tasks;
 
 /// Returns when each process has started, in clock ticks since boot.
@@ -45,7 +46,17 @@ pub(super) fn check_tasks(proc: &Path, tasks: &Tasks) -> Result<Vec<(Pid, u64)>>
     Ok(started)
 }
 
-pub(super) fn processes(host: &Host, tasks: &Tasks) -> Result<Vec<Pid>> {
+/// Gives tasks back what an exclusive node at work has taken from them. It takes from whole families: without a first
+/// process that misses a CPU, none is searched.
+pub(super) fn give_back(host: &Host, tasks: &Tasks) -> Result<()> {
+    let has_all = |pid: &Pid| affinity::get(*pid).is_ok_and(|now| now == host.online());
+    if matches!(tasks, Tasks::Processes(pids) if pids.iter().all(has_all)) {
+        return Ok(());
+    }
+    undo::give_back(&host.roots, &processes(host, tasks)?)
+}
+
+fn processes(host: &Host, tasks: &Tasks) -> Result<Vec<Pid>> {
     match tasks {
         Tasks::Processes(pids) => {
             Ok(Descendants::of(&host.roots.proc, pids)?.members().keys().copied().collect())

@@ -247,3 +247,11 @@ fn clocks_that_stop_tasks_too_have_their_part_of_the_time() {
     assert_eq!(account.add(&window(&[task(0, 0.5, 0.0)])), None);
     assert_eq!(share(account.zone()), Some(0.5));
 }
+
+#[test]
+fn short_lives_count_beside_a_busy_task() {
+    let mut account = Account::new(asked(&[0.3], false));
+    let beside = Window { used: Some(SECOND * 3 / 10), ..window(&[task(0, 0.15, 0.85)]) };
+    assert_eq!(account.add(&beside), None);
+    assert_eq!((share(account.zone()), share(account.cpu(0))), (Some(0.3), Some(0.3)));
+}

@@ -1,0 +1,89 @@
+use super::*;
+
+fn process(parent: Pid, ticks: Nanos) -> ProcessTime {
+    ProcessTime { parent, starttime: 7, cpu_time: 0, used: ticks * USER_TICK }
+}
+
+fn used(before: &[(Pid, ProcessTime)], after: &[(Pid, ProcessTime)]) -> Option<Nanos> {
+    let reading = |processes: &[(Pid, ProcessTime)]| Reading {
+        processes: processes.iter().copied().collect(),
+        ..Reading::default()
+    };
+    reading(before).used_until(&reading(after)).map(|used| used / USER_TICK)
+}
+
+#[test]
+fn the_time_of_children_is_counted_once() {
+    let before = [(1, process(0, 10)), (2, process(1, 50))];
+    // The child has computed for 5 ticks and lives; has ended and was waited for; has ended and was not.
+    assert_eq!(used(&before, &[(1, process(0, 10)), (2, process(1, 55))]), Some(5));
+    assert_eq!(used(&before, &[(1, process(0, 68))]), Some(8));
+    assert_eq!(used(&[(2, process(0, 50)), (3, process(0, 1))], &[(3, process(0, 4))]), None);
+    // A new one counts from its first instruction.
+    assert_eq!(used(&before, &[(1, process(0, 11)), (2, process(1, 50)), (3, process(1, 4))]), Some(5));
+}
+
+#[test]
+fn what_a_group_has_used_counts_where_processes_do_not_tell() {
+    let group = |used_by_group: i64| Reading { used_by_group: Some(used_by_group), ..Reading::default() };
+    let with = |ticks| Reading { processes: [(2, process(0, ticks))].into(), ..group(5 * USER_TICK) };
+    // A child that nobody has waited for; and a process that has left the group.
+    assert_eq!(with(50).used_until(&group(9 * USER_TICK)), Some(4 * USER_TICK));
+    assert_eq!(with(50).used_until(&with(57)), Some(7 * USER_TICK));
+}
+
+#[test]
+fn a_thread_that_is_in_both_readings_has_a_window() {
+    let time = |at, run, wait, cpu| ThreadTime { at, run, wait, cpu };
+    let before =
+        Reading { threads: [(5, time(100, 10, 1, 0)), (6, time(100, 0, 0, 0))].into(), ..Reading::default() };
+    let after = Reading {
+        at: 50,
+        threads: [(5, time(200, 40, 8, 1)), (7, time(200, 9, 9, 0))].into(),
+        ..Reading::default()
+    };
+    let window = before.until(&after);
+    assert_eq!(window.length, 50);
+    assert_eq!(window.tasks, [TaskWindow { tid: 5, cpus: (0, 1), wall: 100, run: 30, wait: 7 }]);
+}
+
+#[test]
+fn only_what_stays_outside_has_left() {
+    let reading = |outside: &[(Pid, &str)]| Reading {
+        outside: outside.iter().map(|(pid, group)| (*pid, (*group).into())).collect(),
+        ..Reading::default()
+    };
+    let (before, after) = (reading(&[(5, "/a"), (6, "/a")]), reading(&[(6, "/b"), (7, "/a")]));
+    assert_eq!(before.outside_until(&after).collect::<Vec<_>>(), [(6, Path::new("/b"))]);
+}
+
+#[test]
+fn of_many_threads_some_are_read_twice_in_turn() {
+    let host = Host::detect(&crate::roots::Roots::system()).unwrap();
+    let none = Tasks::Processes(Vec::new());
+    let mut watch = Watch::new(&host, &none, CpuList::default(), false).unwrap();
+    let all: Vec<Pid> = (1..=100).collect();
+    let rounds: Vec<_> = (0..5).map(|_| watch.chosen(&all)).collect();
+    assert!(rounds.iter().all(|chosen| chosen.len() <= THREADS_MAX), "{rounds:?}");
+    for pair in rounds.windows(2) {
+        let again = pair[1].iter().filter(|tid| pair[0].contains(tid)).count();
+        assert!(again >= THREADS_MAX / 2, "{rounds:?}");
+    }
+    assert!(all.iter().all(|tid| rounds.iter().any(|chosen| chosen.contains(tid))));
+    assert_eq!(watch.chosen(&all[..9]), all[..9]);
+}
+
+#[test]
+fn this_process_is_read() {
+    let host = Host::detect(&crate::roots::Roots::system()).unwrap();
+    let own = std::process::id() as Pid;
+    let mut watch = Watch::new(&host, &Tasks::Processes(vec![own]), host.allowed.clone(), false).unwrap();
+    let before = watch.read(false);
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < std::time::Duration::from_millis(30) {
+        std::hint::black_box(());
+    }
+    let window = before.until(&watch.read(false));
+    let run: Nanos = window.tasks.iter().map(|task| task.run).sum();
+    assert!(window.length >= 30_000_000 && run > 0, "{window:?}");
+}
