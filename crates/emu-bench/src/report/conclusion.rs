@@ -76,7 +76,7 @@ fn undecided(cells: &[CellResult]) -> Option<String> {
             disturbed,
             "had disturbances or windows that are far off: measure again while the machine is calm",
         ),
-        of(border, "at the border of what passes, which no number of pairs like these would decide"),
+        of(border, "would stay at the border of what passes, with any number of pairs like these"),
     ];
     let take: String = parts.into_iter().flatten().collect();
     (open > 0).then(|| format!("{open} of {} cells are undecided{take}.", cells().count()))
@@ -166,7 +166,7 @@ mod tests {
         assert!(disturbed.contains("undecided; 1 had disturbances or"), "{disturbed}");
         assert!(!disturbed.contains("no number"), "{disturbed}");
         let all = undecided(&[needs(30), needs(90), of(UNTOLD, 0), of(UNTOLD, 12)]).unwrap();
-        for part in ["30 pairs of each would decide 1 of", "; 1 had dist", "; 1 at the border of what passes"]
+        for part in ["30 pairs of each would decide 1 of", "; 1 had dist", "; 1 would stay at the border"]
         {
             assert!(all.contains(part), "{part}: {all}");
         }
