@@ -166,8 +166,7 @@ mod tests {
         assert!(disturbed.contains("undecided; 1 had disturbances or"), "{disturbed}");
         assert!(!disturbed.contains("no number"), "{disturbed}");
         let all = undecided(&[needs(30), needs(90), of(UNTOLD, 0), of(UNTOLD, 12)]).unwrap();
-        for part in ["30 pairs of each would decide 1 of", "; 1 had dist", "; 1 would stay at the border"]
-        {
+        for part in ["30 pairs of each would decide 1 of", "; 1 had dist", "; 1 would stay at the border"] {
             assert!(all.contains(part), "{part}: {all}");
         }
     }
