@@ -34,6 +34,7 @@ mod names;
 mod node;
 mod node_death;
 mod node_file;
+mod node_resources;
 mod node_terminal;
 mod noise;
 mod rig;

@@ -179,8 +179,10 @@ impl Taker {
         Ok(members)
     }
 
+    /// `None` where it has ended, though nobody may have waited for it yet: it still has the CPUs that it had.
     fn task(&self, tid: Pid) -> Option<Task> {
-        Stat::read(&self.proc, tid).map(|stat| (tid, stat.starttime))
+        let stat = Stat::read(&self.proc, tid).filter(|stat| !matches!(stat.state, b'Z' | b'X'));
+        stat.map(|stat| (tid, stat.starttime))
     }
 
     fn name(&self, tid: Pid) -> String {

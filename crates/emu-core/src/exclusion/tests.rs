@@ -134,6 +134,18 @@ fn a_task_without_another_cpu_is_a_reason_to_refuse() {
 }
 
 #[test]
+fn a_task_that_has_ended_is_no_reason_to_refuse() {
+    let _alone = ALONE.lock();
+    let Some(Bed { mut taker, first, .. }) = bed() else { return };
+    let zombie = Program::start(&["taskset", "-c", &first.to_string(), "true"]);
+    let pid = zombie.pid();
+    wait_until(|| crate::process::Stat::read("/proc".as_ref(), pid).unwrap().state == b'Z');
+    assert_eq!(cpus(pid), first);
+    taker.take_all(&mut || Ok(vec![pid])).unwrap();
+    assert!(taker.staying().is_empty() && taker.taken() == 0);
+}
+
+#[test]
 fn what_joins_the_node_gets_back_what_was_taken_or_inherited() {
     let _alone = ALONE.lock();
     let Some(Bed { _dir, host, journal, mut taker, all, others, .. }) = bed() else { return };
