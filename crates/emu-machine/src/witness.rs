@@ -26,6 +26,12 @@ pub(crate) enum Others {
     Work,
 }
 
+/// What counts of some samples: those that nobody has disturbed, or all where there is none.
+pub(crate) fn counting<T>(all: &[T], is_disturbed: impl Fn(&T) -> bool) -> impl Iterator<Item = &T> {
+    let is_any_calm = !all.iter().all(&is_disturbed);
+    all.iter().filter(move |one| !(is_any_calm && is_disturbed(one)))
+}
+
 /// How the note begins that names disturbed parts.
 const NOTE: &str = "Disturbed, so that rates may be too low and times too long";
 

@@ -34,7 +34,7 @@ use self::scratch::Scratch;
 use self::target::{Target, fits_memory};
 use self::worker::{Pace, phase};
 use super::{Event, Left, Watch, notes_of_build, tell};
-use crate::witness::{Others, Witness};
+use crate::witness::{Others, Witness, counting};
 
 /// The rate, as a share of the full one, at which single operations are timed.
 pub const PACE: f64 = 0.5;
@@ -197,7 +197,7 @@ struct Taken {
 impl Measured {
     /// The samples that nobody has disturbed, or all where there is none.
     pub fn counting(&self) -> impl Iterator<Item = &Sample> {
-        self.samples.iter().filter(|sample| self.is_disturbed() || !sample.disturbed)
+        counting(&self.samples, |sample| sample.disturbed)
     }
 
     /// Whether others have disturbed every sample.
@@ -206,8 +206,7 @@ impl Measured {
     }
 
     fn of(transfer: &Transfer, taken: &[Taken]) -> Result<Self> {
-        let is_any_calm = taken.iter().any(|one| !one.sample.disturbed);
-        let counting = || taken.iter().filter(|one| !(is_any_calm && one.sample.disturbed));
+        let counting = || counting(taken, |one| one.sample.disturbed);
         let rates: Vec<_> = counting().map(|one| one.sample.bytes_per_s).collect();
         let bytes_per_s = Values::new(rates)?.median();
         let (mut latency, mut back_to_back) = (Times::new()?, Times::new()?);

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::{Event, Watch, notes_of_build, places, tell};
 use crate::kernel::stream::Passes;
 use crate::kernel::{Outcome, dgemm, fft, linpack, ptrans, random_access, stream};
-use crate::witness::{Others, Witness};
+use crate::witness::{Others, Witness, counting};
 
 /// Iterations of STREAM in a round, of which the first does not count.
 const ITERATIONS: usize = 2;
@@ -198,7 +198,7 @@ pub struct Row {
 
 impl Row {
     fn new(kernel: Kernel, threads: usize, problem: &Problem, runs: Vec<Run>) -> Result<Self> {
-        let rates = Sample::new(counting(&runs))?;
+        let rates = Sample::new(counting_rates(&runs))?;
         let passed = runs.iter().all(|run| run.passed);
         let (order, size) = (problem.order, problem.size(kernel, threads));
         Ok(Self { kernel, threads, order, size, best: rates.max(), median: rates.median(), passed, runs })
@@ -207,7 +207,7 @@ impl Row {
     /// The rates of the runs that count, in work per second: of those that nobody has disturbed, or of all where there is
     /// none.
     pub fn rates(&self) -> Vec<f64> {
-        counting(&self.runs)
+        counting_rates(&self.runs)
     }
 
     /// Whether every run was disturbed.
@@ -244,10 +244,8 @@ impl Row {
     }
 }
 
-/// The rates of runs that nobody has disturbed, or of all where there is none.
-fn counting(runs: &[Run]) -> Vec<f64> {
-    let is_left_out = |run: &Run| run.disturbed && runs.iter().any(|run| !run.disturbed);
-    runs.iter().filter(|run| !is_left_out(run)).map(|run| run.rate).collect()
+fn counting_rates(runs: &[Run]) -> Vec<f64> {
+    counting(runs, |run| run.disturbed).map(|run| run.rate).collect()
 }
 
 /// What was found.

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::noise::Kind;
+use crate::witness::counting;
 
 /// Changes of the time of an operation that matter, as a share.
 const TIME_MIN: f64 = 0.005;
@@ -59,9 +60,8 @@ impl Effect {
     ) -> Result<Self> {
         let noise = |times: &[f64]| Ok::<_, Error>(Noise::of(&Sample::new(times)?)?.range);
         let median = |times: &[f64]| Ok::<_, Error>(Sample::new(times)?.median());
-        let is_any_calm = pairs.iter().any(|pair| !pair.disturbed);
         let each = |of: &dyn Fn(&Windows) -> Result<f64>| {
-            pairs.iter().filter(|pair| !(is_any_calm && pair.disturbed)).map(of).collect::<Result<Vec<_>>>()
+            counting(&pairs, |pair| pair.disturbed).map(of).collect::<Result<Vec<_>>>()
         };
         let found = each(&|pair| noise(&pair.found_ns))?;
         let tuned = each(&|pair| noise(&pair.tuned_ns))?;
