@@ -22,8 +22,8 @@ fn text(list: &Path) -> Result<String> {
 /// Refuses a group whose processes emu cannot name: without them nothing would be slowed, or watched.
 pub(super) fn check(folder: &Path) -> Result<()> {
     let kind = control_file::read_if_present(&folder.join("cgroup.type"))?.unwrap_or_default();
-    if matches!(kind.trim(), "threaded" | "domain invalid") {
-        return Err(Error::usage(format!("the cgroup {} is `{}`", folder.display(), kind.trim()))
+    if matches!(kind.as_str(), "threaded" | "domain invalid") {
+        return Err(Error::usage(format!("the cgroup {} is `{}`", folder.display(), kind))
             .hint("name the group above it that has the processes of its threads"));
     }
     let list = text(&folder.join(PROCS))?;

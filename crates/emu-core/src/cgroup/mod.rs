@@ -242,9 +242,10 @@ impl TaskGroup {
         let mut group = Self { parts: Vec::new(), leaderless: Vec::new(), notes: Notes::default() };
         let mut moves = Vec::new();
         for (hierarchy, controllers) in hierarchies(host, wanted) {
-            let known = descendants.members().get(&first);
-            let home =
-                known.map(|stat| home_of(proc, (first, stat.starttime), hierarchy)).transpose()?.flatten();
+            let home = match descendants.members().get(&first) {
+                Some(stat) => home_of(proc, (first, stat.starttime), hierarchy)?,
+                None => None,
+            };
             let home = home.unwrap_or_else(|| hierarchy.own.clone());
             let Some((site, controllers)) = Self::site(hierarchy, &home, controllers, journal)? else {
                 continue;

@@ -183,13 +183,11 @@ impl Control {
     pub(crate) fn confirm(&mut self, levels: &[Hertz]) -> Result<()> {
         let confirmed = self.check(levels);
         if confirmed.is_err() {
-            for file in [MIN, MAX, SETSPEED]
-                .into_iter()
-                .filter(|file| self.known.contains_key(file))
-                .collect::<Vec<_>>()
-            {
-                let now = self.knobs.read(file)?;
-                self.record(file, [now])?;
+            for file in [MIN, MAX, SETSPEED] {
+                if self.known.contains_key(file) {
+                    let now = self.knobs.read(file)?;
+                    self.record(file, [now])?;
+                }
             }
         }
         confirmed

@@ -103,7 +103,7 @@ impl Asked {
         self.shares.values().copied().fold(0.0, f64::max)
     }
 
-    /// How far above a share CPU time in a window can be without being off.
+    /// How far CPU time is off what was asked for beyond what is tolerated; negative where it is not off.
     fn beyond(&self, got: f64, asked: f64, wall: f64) -> f64 {
         (got - asked).abs() - TOLERANCE * asked - self.grain(asked / wall)
     }
@@ -268,12 +268,9 @@ impl Account {
             self.used = (self.used.0 + used as f64, self.used.1 + length);
         }
         let (got, asked) = self.by_cpu(window).or_else(|| self.of_zone(window))?;
-        let off = (self.asked.beyond(got, asked, length) > 0.0).then_some(if got > asked {
-            Off::Fast
-        } else {
-            Off::Slow
-        });
-        let off = off.filter(|off| *off == Off::Fast || !self.asked.is_of_rest);
+        let side = if got > asked { Off::Fast } else { Off::Slow };
+        let counts = side == Off::Fast || !self.asked.is_of_rest;
+        let off = (counts && self.asked.beyond(got, asked, length) > 0.0).then_some(side);
         self.fast.window(off == Some(Off::Fast), window.length, got, asked);
         self.slow.window(off == Some(Off::Slow), window.length, got, asked);
         off
@@ -291,13 +288,13 @@ impl Account {
         if !window.tasks.iter().filter(matters).all(stays) {
             return None;
         }
+        // On a single CPU those that live shortly count, too.
+        let all = window.run().filter(|_| self.asked.shares.len() == 1).unwrap_or(0);
         let mut of_cpus = Vec::new();
         for (&cpu, &share) in &self.asked.shares {
             let tasks = || window.tasks.iter().filter(move |task| task.cpus.1 == cpu);
             let Some(busy) = tasks().find(|task| self.asked.is_busy(task)) else { continue };
             let length = busy.wall as f64;
-            // On a single CPU those that live shortly count, too.
-            let all = window.run().filter(|_| self.asked.shares.len() == 1).unwrap_or(0);
             let run = tasks().map(|task| task.run).sum::<Nanos>().max(all) as f64;
             of_cpus.push((cpu, run, share * length, length));
         }

@@ -116,16 +116,13 @@ impl Watch {
                 Source::Group(ZoneGroup { hierarchy: hierarchy.clone(), path: folder.path })
             }
         };
+        let (known, threads) = (BTreeMap::new(), Vec::new());
+        let mut watch = Self { proc, source, cpus, may_freeze, usage: None, known, threads, turn: 0 };
         // Some hierarchies of version 1 have no cpuacct.
-        let usages = match &source {
-            Source::Descendants { groups, .. } => groups.iter(),
-            Source::Group(group) => std::slice::from_ref(group).iter(),
-        };
-        let usage = usages.rev().find_map(|group| {
+        watch.usage = watch.groups().iter().rev().find_map(|group| {
             Usage::open(&Folder { version: group.hierarchy.version, path: group.path.clone() })
         });
-        let (known, threads) = (BTreeMap::new(), Vec::new());
-        Ok(Self { proc, source, cpus, may_freeze, usage, known, threads, turn: 0 })
+        Ok(watch)
     }
 
     /// Reads all processes and a part of their threads; what cannot be read has ended. How the CPUs spend their time is read
