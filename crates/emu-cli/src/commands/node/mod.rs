@@ -10,6 +10,8 @@ mod killed;
 mod members;
 pub(crate) mod show;
 mod spec;
+#[cfg(test)]
+mod testing;
 mod watched;
 
 pub(crate) use args::NodeCommand;

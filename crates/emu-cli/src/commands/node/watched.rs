@@ -85,32 +85,18 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use emu_core::Roots;
 
+    use super::super::testing::{write, write_host};
     use super::*;
+
+    const MEMBERS: &str = "sys/fs/cgroup/x/cgroup.procs";
 
     #[test]
     fn what_is_refused_is_told_and_not_tried_again_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        for (path, text) in [
-            ("proc/sys/kernel/osrelease", "6.18.44\n"),
-            ("proc/self/cgroup", "0::/\n"),
-            ("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"),
-            ("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\nCpus_allowed_list:\t0\n"),
-            ("sys/devices/system/cpu/online", "0\n"),
-            ("sys/devices/system/cpu/present", "0\n"),
-            ("sys/fs/cgroup/cgroup.procs", ""),
-            ("sys/fs/cgroup/x/cgroup.procs", "7\n8\n"),
-        ] {
-            write(path, text);
-        }
+        write_host(dir.path(), "0");
+        write(dir.path(), MEMBERS, "7\n8\n");
         let host = Host::detect(&Roots::below(dir.path())).unwrap();
         let mut watched = Watched::new(&host, &Member::Cgroup("/x".into())).unwrap();
         assert_eq!(watched.new_ones(&host), [7, 8]);
@@ -119,7 +105,7 @@ mod tests {
         assert!(watched.new_ones(&host).is_empty());
         assert!(watched.problem().is_some_and(|why| why.ends_with("it cannot")));
         // Its number is another one's.
-        write("sys/fs/cgroup/x/cgroup.procs", "7\n");
+        write(dir.path(), MEMBERS, "7\n");
         assert!(watched.new_ones(&host).is_empty() && watched.problem().is_none());
     }
 }

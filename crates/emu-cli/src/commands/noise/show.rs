@@ -186,19 +186,17 @@ mod tests {
     use emu_bench::table::WIDTH;
     use emu_machine::noise::{Kind, Run};
 
-    #[test]
-    fn the_range_of_a_process_has_the_interval_of_its_median() {
-        let runs =
-            |spread: u64| (0..5).map(|run| Run { wall_ns: 1000 + run * spread, preempted: 0 }).collect();
+    /// Of one kind of work, with the runs of these processes.
+    fn measured(blocks: Vec<Vec<Run>>) -> Measured {
         let of = OfKind {
             kind: Kind::NoOp,
-            operations: 1,
-            median_ns: 1000.0,
+            operations: 10,
+            median_ns: 100.0,
             noise: Noise { range: 0.5, iqr: 0.05, mad: 0.02 },
             preempted: 0,
-            blocks: (1..=5).map(|spread| runs(spread * 10)).collect(),
+            blocks,
         };
-        let measured = Measured {
+        Measured {
             kinds: vec![of],
             not_available: vec![],
             cpus: vec![],
@@ -206,7 +204,14 @@ mod tests {
             stolen: 0.0,
             notes: vec![],
             conclusion: String::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn the_range_of_a_process_has_the_interval_of_its_median() {
+        let runs =
+            |spread: u64| (0..5).map(|run| Run { wall_ns: 1000 + run * spread, preempted: 0 }).collect();
+        let measured = measured((1..=5).map(|spread| runs(spread * 10)).collect());
         let of = |spread: f64| 40.0 * spread / (1000.0 + 20.0 * spread) * 100.0;
         let [all, within] = &ranges_chart(&measured).series[..] else { panic!() };
         assert_eq!(*all, Series::points("all runs", vec![Point::new(0.9, 50.0)]));
@@ -216,23 +221,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_is_a_row_with_its_reason() {
-        let of = OfKind {
-            kind: Kind::NoOp,
-            operations: 10,
-            median_ns: 100.0,
-            noise: Noise { range: 0.1, iqr: 0.05, mad: 0.02 },
-            preempted: 0,
-            blocks: vec![vec![Run { wall_ns: 1000, preempted: 0 }; 5]; 5],
-        };
         let why = "no loopback, as it seems".to_owned();
         let measured = Measured {
-            kinds: vec![of],
             not_available: vec![NotAvailable { kind: Kind::UdpPingPong, why }],
-            cpus: vec![],
-            clocks_hz: vec![],
-            stolen: 0.0,
             notes: vec!["The figures mean little.".into()],
             conclusion: "On this machine no-op may not be trusted at all.".into(),
+            ..measured(vec![vec![Run { wall_ns: 1000, preempted: 0 }; 5]; 5])
         };
         let text = text(&measured);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");

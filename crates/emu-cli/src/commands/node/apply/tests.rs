@@ -6,30 +6,15 @@ use std::time::{Duration, Instant};
 
 use emu_core::{CpuId, Roots};
 
+use super::super::testing::{write, write_host};
 use super::*;
 
 /// A host of two sockets with 32 cores of two threads each: CPUs 0 to 31 and their siblings 64 to 95 in the first. With `domains`,
 /// four cores each have one clock. Its files are already deleted.
 fn two_sockets(domains: bool) -> Host {
     let dir = tempfile::tempdir().unwrap();
-    let write = |path: &str, text: &str| {
-        let path = dir.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
-    for (path, text) in [
-        ("proc/sys/kernel/osrelease", "6.18.44\n"),
-        ("proc/self/cgroup", "0::/\n"),
-        ("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"),
-        ("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-127\n"),
-        ("sys/devices/system/cpu/online", "0-127\n"),
-        ("sys/devices/system/cpu/present", "0-127\n"),
-        ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n"),
-        ("sys/fs/cgroup/cgroup.subtree_control", "cpuset cpu memory\n"),
-        ("sys/fs/cgroup/cgroup.procs", ""),
-    ] {
-        write(path, text);
-    }
+    let write = |path: &str, text: &str| write(dir.path(), path, text);
+    write_host(dir.path(), "0-127");
     for cpu in 0..128 {
         let (core, folder) = (cpu % 64, format!("sys/devices/system/cpu/cpu{cpu}/topology"));
         write(&format!("{folder}/core_cpus_list"), &format!("{core},{}\n", core + 64));
