@@ -283,8 +283,7 @@ fn csv(measured: &Measured) -> String {
 }
 
 /// What several calibrations make of each other.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Document<'a, T> {
     /// Version of the form.
     schema: u32,

@@ -41,8 +41,7 @@ impl CompareArgs {
 }
 
 /// A result of another tool beside that of emu.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Beside {
     tool: Tool,
     what: String,
@@ -54,8 +53,7 @@ pub(crate) struct Beside {
 }
 
 /// A result with those of other tools, as the JSON has them.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Compared<R> {
     #[serde(flatten)]
     pub(super) result: R,

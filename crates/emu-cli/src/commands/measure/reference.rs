@@ -37,8 +37,7 @@ pub(super) struct Rates {
 }
 
 /// A result, and what it is of a reference.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Referred<R> {
     #[serde(flatten)]
     pub(super) result: R,
@@ -47,8 +46,7 @@ pub(crate) struct Referred<R> {
 }
 
 /// A reference and the shares of its rates.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Reference {
     /// The processor of the reference.
     model: String,
@@ -58,8 +56,7 @@ pub(crate) struct Reference {
 }
 
 /// A kind of work on both machines.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Share {
     /// What was done.
     what: String,

@@ -14,8 +14,7 @@ use super::figures::{line, points};
 use super::r_squared;
 
 /// The comparison as JSON has it.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Comparison<'a> {
     /// In the order given.
     pub(crate) calibrations: &'a [Compared],

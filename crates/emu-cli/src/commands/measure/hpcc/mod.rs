@@ -18,8 +18,7 @@ use crate::options::option;
 const NAME: &str = "measure hpcc";
 
 /// What was measured, and what that is of a reference.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Outcome {
     #[serde(flatten)]
     measured: Measured,
@@ -28,8 +27,7 @@ pub(crate) struct Outcome {
 }
 
 /// A reference and the shares of its rates.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Reference {
     /// The processor of the reference.
     model: String,
