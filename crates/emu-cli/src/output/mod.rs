@@ -1,6 +1,7 @@
 //! Results as text: how they are printed and written to files. Formatting reads and changes nothing.
 
 pub(crate) mod errors;
+pub(crate) mod file;
 pub(crate) mod progress;
 
 use std::fs::{File, OpenOptions};

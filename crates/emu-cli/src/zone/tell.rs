@@ -1,17 +1,15 @@
 //! What `run`, `attach` and nodes tell: to people on stderr, to programs in a JSON file.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{Seek, Write};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use emu_bench::numbers::span;
-use emu_core::{Error, ErrorKind, Result, Session, Status, Tasks};
+use emu_core::{Result, Session, Status, Tasks};
 
 use crate::control::{Change, Control};
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::output::file::OutputFile;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::zone::follow::Follow;
@@ -23,7 +21,7 @@ use crate::zone::{summary, verification};
 #[derive(Debug)]
 pub(crate) struct Report {
     reporter: Reporter,
-    json: Option<JsonFile>,
+    json: Option<OutputFile>,
     record: Record,
     /// Notes that have been told, and the same without their numbers.
     told: BTreeSet<String>,
@@ -31,7 +29,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(quiet: bool, json: Option<JsonFile>, record: Record) -> Self {
+    pub(crate) fn new(quiet: bool, json: Option<OutputFile>, record: Record) -> Self {
         Self { reporter: Reporter::new(quiet), json, record, told: BTreeSet::new(), changed: None }
     }
 
@@ -143,54 +141,6 @@ fn without_numbers(note: &str) -> String {
     note.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// A file that can be written, held open until there is something to write.
-#[derive(Debug)]
-pub(crate) struct JsonFile {
-    path: PathBuf,
-    file: File,
-    /// The file was not there before and has nothing in it, or a part only.
-    new: bool,
-}
-
-impl JsonFile {
-    /// Opens or creates the file and leaves its contents alone.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let new = !path.exists();
-        let mut options = OpenOptions::new();
-        let opened = output::open(path, options.write(true).create(true).truncate(false));
-        let file = opened.map_err(|e| {
-            let error = Error::file("write", path, e);
-            let kind = if error.kind() == ErrorKind::NotPermitted {
-                ErrorKind::NotPermitted
-            } else {
-                ErrorKind::Usage
-            };
-            error.with_kind(kind).hint("name a file that can be written")
-        })?;
-        // Whoever has opened it may be in another folder when it is removed.
-        let path = std::path::absolute(path).map_err(|e| Error::file("find", path, e))?;
-        Ok(Self { path, file, new })
-    }
-
-    pub(crate) fn write(&mut self, text: &str) -> Result<()> {
-        // A pipe or a terminal has no length to cut.
-        let regular = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
-        let cut = if regular { self.file.set_len(0).and_then(|()| self.file.rewind()) } else { Ok(()) };
-        let written = cut.and_then(|()| self.file.write_all(text.as_bytes()));
-        self.new &= written.is_err();
-        written.map_err(|e| Error::file("write", &self.path, e))
-    }
-}
-
-impl Drop for JsonFile {
-    /// A run that did not come about leaves no empty file, a full disk no part of one.
-    fn drop(&mut self) {
-        if self.new {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,33 +148,6 @@ mod tests {
     use emu_core::{Demand, Expected, MethodId};
 
     const MILLI: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn a_file_is_replaced_only_when_there_is_something_to_write() {
-        let dir = tempfile::tempdir().unwrap();
-        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
-        fs::write(&old, "old and long").unwrap();
-        drop(JsonFile::open(&old).unwrap());
-        assert_eq!(fs::read_to_string(&old).unwrap(), "old and long");
-        drop(JsonFile::open(&new).unwrap());
-        assert!(!new.exists());
-        for path in [&old, &new] {
-            JsonFile::open(path).unwrap().write("{}").unwrap();
-            assert_eq!(fs::read_to_string(path).unwrap(), "{}");
-        }
-    }
-
-    #[test]
-    fn a_new_file_that_cannot_be_written_does_not_stay() {
-        let dir = tempfile::tempdir().unwrap();
-        for is_new in [true, false] {
-            let path = dir.path().join("file");
-            fs::write(&path, "").unwrap();
-            let file = File::open(&path).unwrap();
-            assert!(JsonFile { path: path.clone(), file, new: is_new }.write("{}").is_err());
-            assert_eq!(path.exists(), !is_new);
-        }
-    }
 
     #[test]
     fn a_report_that_cannot_be_written_is_a_failure_of_emu() {
@@ -239,21 +162,10 @@ mod tests {
             ("/dev/full", 7, Exit::Command(7)),
             ("/dev/null", 0, Exit::Command(0)),
         ] {
-            let json = JsonFile::open(Path::new(path)).unwrap();
+            let json = OutputFile::open(path.as_ref()).unwrap();
             let report = Report::new(true, Some(json), Record::of_command(&plan(), &[]));
             let ended = report.end(&Status::new(MethodId::new("told"), MILLI), MILLI, Exit::Command(command));
             assert_eq!(ended, exit, "{path}");
         }
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_written_is_an_error_at_once() {
-        let dir = tempfile::tempdir().unwrap();
-        for path in [dir.path().to_owned(), dir.path().join("none/x")] {
-            let error = JsonFile::open(&path).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Usage);
-            assert!(error.hint_text().is_some());
-        }
-        assert!(JsonFile::open(Path::new("/dev/null")).unwrap().write("{}").is_ok());
     }
 }

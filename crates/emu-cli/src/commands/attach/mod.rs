@@ -16,11 +16,12 @@ use nix::sys::signal::Signal;
 use crate::control::Control;
 use crate::exit::{Exit, Failure};
 use crate::host;
+use crate::output::file::OutputFile;
 use crate::signals::{self, Came, Signals, until};
 use crate::zone::follow::Following;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
-use crate::zone::tell::{JsonFile, Report};
+use crate::zone::tell::Report;
 
 /// How often the emulation's status and the cgroup are looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -36,7 +37,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let (host, restored) = host::restored()?;
     let target = Target::find(&host, &args.target)?;
     let mut plan = Plan::new(&host, &args.zone, &signals)?;
-    let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
+    let json = args.report.json.as_deref().map(OutputFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_tasks(&plan, target.tasks()));
     report.begin(&plan, "");
     report.tell(&restored);

@@ -28,13 +28,13 @@ use self::result::{Outcome, Report, Tally, Verdict};
 use crate::exit::{Exit, Failure};
 use crate::hints;
 use crate::host;
+use crate::output::file::OutputFile;
 use crate::output::{self, SCHEMA};
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::supervise::program;
 use crate::values::MethodChoice;
 use crate::zone::plan;
-use crate::zone::tell::JsonFile;
 
 pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
@@ -118,14 +118,14 @@ fn runs(
 /// Where the result goes beside stderr.
 #[derive(Debug)]
 struct Outputs {
-    json: Option<JsonFile>,
-    merged: Option<JsonFile>,
+    json: Option<OutputFile>,
+    merged: Option<OutputFile>,
     summary: Option<(PathBuf, File)>,
 }
 
 impl Outputs {
     fn open(args: &CiArgs) -> Result<Self> {
-        let open = |path: &Option<PathBuf>| path.as_deref().map(JsonFile::open).transpose();
+        let open = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::open).transpose();
         let summary = args.summary.as_ref().map(|path| to_append(path).map(|file| (path.clone(), file)));
         Ok(Self { json: open(&args.json)?, merged: open(&args.merged)?, summary: summary.transpose()? })
     }

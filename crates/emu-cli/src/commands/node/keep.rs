@@ -16,11 +16,12 @@ use super::watched::{self, Watched};
 use crate::control::{Asked, Control, Joined, Member, Removal, Source, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
+use crate::output::file::OutputFile;
 use crate::signals::{Came, Signals, until};
 use crate::zone::follow::Follow;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
-use crate::zone::tell::{JsonFile, Report};
+use crate::zone::tell::Report;
 
 /// The line that it writes when the node is there.
 pub(super) const READY: &str = "ready";
@@ -35,7 +36,7 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     let _ = setsid();
     let (host, restored) = host::restored()?;
     let mut plan = Plan::new(&host, &args.zone, &signals)?;
-    let json = args.json.as_deref().map(JsonFile::open).transpose()?;
+    let json = args.json.as_deref().map(OutputFile::open).transpose()?;
     // It is not to keep a file system from being unmounted.
     let _ = std::env::set_current_dir("/");
     let keeps_steps = json.is_some();

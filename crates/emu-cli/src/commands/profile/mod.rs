@@ -12,11 +12,11 @@ use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output;
+use crate::output::file::OutputFile;
 use crate::output::progress::Progress;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::values;
-use crate::zone::tell::JsonFile;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,7 +50,7 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<Exit, Failure> {
     let mut ending = Ending::new(Signals::block()?);
     let host = host::detect()?;
     let plan = ProfilePlan::new(args.quick, &args.command);
-    let mut file = JsonFile::open(&args.file)?;
+    let mut file = OutputFile::open(&args.file)?;
     let progress = Progress::new(plan.time(&host));
     let reporter = Reporter::new(args.quiet);
     reporter.tell(&format!("takes about {}", span(plan.time(&host))));

@@ -12,12 +12,13 @@ use emu_core::{Error, Result, Session, Tasks, Trait, adopt_orphans};
 use crate::control::{Change, Control};
 use crate::exit::{Exit, Failure};
 use crate::host;
+use crate::output::file::OutputFile;
 use crate::signals::Signals;
 use crate::supervise::{Child, InForce, Supervisor, begin, command, program};
 use crate::zone::follow::Following;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
-use crate::zone::tell::{JsonFile, Report};
+use crate::zone::tell::Report;
 
 pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     // Before anything that makes a thread.
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     program::check(command.program())?;
     let (host, restored) = host::restored()?;
     let mut plan = Plan::new(&host, &args.zone, &signals)?;
-    let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
+    let json = args.report.json.as_deref().map(OutputFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_command(&plan, &args.command));
     report.begin(&plan, "");
     report.tell(&restored);

@@ -15,9 +15,9 @@ use emu_machine::wavering::{WaveringPlan, record};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::output::file::OutputFile;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
-use crate::zone::tell::JsonFile;
 use args::RecordArgs;
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ fn recorded(args: &RecordArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let host = Host::detect(&Roots::system())?;
     let plan = WaveringPlan::new(&host, args.cpus.as_ref(), args.length, args.every)?;
-    let mut file = JsonFile::open(&args.file)?;
+    let mut file = OutputFile::open(&args.file)?;
     let reporter = Reporter::new(args.quiet);
     reporter.tell(&format!(
         "records for {}; Ctrl-C ends it before, and keeps what there is",
