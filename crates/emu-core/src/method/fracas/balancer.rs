@@ -71,6 +71,9 @@ pub(crate) struct Balancer {
     calm_since: Option<Nanos>,
     next: Nanos,
     pause: Nanos,
+    /// Whether a group has come into use since the last look, and how early the next may be: keeps its cost low.
+    has_woken: bool,
+    rested: Nanos,
     /// When the next census may be: keeps its cost low.
     earliest: Nanos,
     /// When a group with time to spare is a reason for one, and the pause after it.
@@ -103,6 +106,8 @@ impl Balancer {
             calm_since: None,
             next: 0,
             pause: SOON,
+            has_woken: false,
+            rested: 0,
             earliest: 0,
             retry: 0,
             backoff: SOON,
@@ -146,8 +151,16 @@ impl Balancer {
         let result = self.look_now(governed);
         let now = time::now();
         let cost = time::thread_cpu() - begin;
-        self.next = now + self.pause.max(PAUSE * cost);
+        self.rested = now + PAUSE * cost;
+        self.next = self.rested.max(now + self.pause);
         result
+    }
+
+    /// Has a look as soon as may be, as a group has come into use: a thread that was born in it shares its quota until it is
+    /// moved.
+    pub(super) fn look_at_births(&mut self) {
+        self.has_woken = true;
+        self.next = self.next.min(self.rested);
     }
 
     fn look_now(&mut self, governed: &mut [QuotaGroup]) -> Result<()> {
@@ -157,7 +170,7 @@ impl Balancer {
         let now = time::now();
         let busy = self.busy(governed)?;
         let (cpus_changed, renewed) = self.look_at_cpus(now);
-        let any_busy = busy.contains(&true);
+        let any_busy = busy.contains(&true) || std::mem::take(&mut self.has_woken);
         let mut changed = busy != self.busy || cpus_changed;
         self.busy = busy;
         if any_busy {

@@ -106,6 +106,8 @@ pub(crate) struct IdleQuota {
     next: Nanos,
     before: Option<Mark>,
     idle_since: Nanos,
+    /// Whether the last look found it in use, and the one before idle.
+    has_woken: bool,
     /// The counters when it was idle last, or used less than its quota.
     idle: Option<Mark>,
 }
@@ -127,6 +129,10 @@ impl IdleQuota {
         self.is_resting
     }
 
+    pub(super) fn has_woken(&self) -> bool {
+        self.has_woken
+    }
+
     pub(crate) fn next(&self) -> Nanos {
         self.next
     }
@@ -138,6 +144,7 @@ impl IdleQuota {
     pub(crate) fn observe(&mut self, now: &Mark, turns: &QuotaTurns) {
         let before = self.before.replace(*now).unwrap_or(*now);
         let is_idle = now.usage == before.usage && now.throttling.throttled == before.throttling.throttled;
+        self.has_woken = !is_idle && self.idle_since < before.at;
         if !is_idle {
             self.idle_since = now.at;
         }
@@ -316,6 +323,29 @@ mod tests {
             }
         }
         assert!(!rest.is_resting());
+    }
+
+    #[test]
+    fn a_group_wakes_up_once_until_it_sleeps_again() {
+        let (mut kernel, mut rest) = (Kernel::new(0.5), IdleQuota::default());
+        rest.restart(true, PERIOD, 0);
+        kernel.write(true);
+        for _ in 0..3 {
+            let mut woken = Vec::new();
+            let begin = kernel.mark.at;
+            while kernel.mark.at < begin + 20 * PERIOD {
+                let due = kernel.mark.at >= rest.next();
+                kernel.step(kernel.mark.at >= begin + 10 * PERIOD, Some(&mut rest));
+                if due && rest.has_woken() {
+                    woken.push(kernel.mark.at - begin);
+                }
+            }
+            // Found within a period, and one that began in the middle of it.
+            assert!(
+                matches!(woken[..], [at] if at > 10 * PERIOD && at <= 11 * PERIOD + 2 * STEP),
+                "{woken:?}"
+            );
+        }
     }
 
     #[test]

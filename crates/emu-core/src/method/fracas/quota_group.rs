@@ -337,6 +337,11 @@ impl QuotaGroup {
         turns.resting_share().map(|_| self.rest.next())
     }
 
+    /// Whether its tasks slept until about the last [`settle`](Self::settle).
+    pub(super) fn has_woken(&self) -> bool {
+        self.rest.has_woken()
+    }
+
     /// Makes up for `time` of a CPU at the group's share, in one period or a few.
     pub(crate) fn owe(&mut self, time: Nanos) {
         if !is_off(Correction::CrowdedBirth) {

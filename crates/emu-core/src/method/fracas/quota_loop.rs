@@ -326,6 +326,9 @@ impl Work {
                 Ok(()) => drop(self.unsettled.take_if(|(of, _)| *of == index)),
                 Err(error) => self.unsettled = Some((index, error)),
             }
+            if let Some(balancer) = self.balancer.as_mut().filter(|_| group.has_woken()) {
+                balancer.look_at_births();
+            }
         }
     }
 
