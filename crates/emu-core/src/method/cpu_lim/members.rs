@@ -63,7 +63,7 @@ pub(crate) struct Member {
 pub(crate) enum Sent {
     Yes,
     Gone,
-    /// The process may not be signalled; it has changed its user.
+    /// The process cannot be signalled now: it has changed its user, descriptors are short, or a sandbox forbids the call.
     Refused,
 }
 
@@ -328,10 +328,18 @@ impl Member {
                 }
             }),
         };
+        Sent::of(outcome)
+    }
+}
+
+impl Sent {
+    pub(super) fn of(outcome: rustix::io::Result<()>) -> Self {
         match outcome {
-            Ok(()) => Sent::Yes,
-            Err(Errno::PERM | Errno::MFILE | Errno::NFILE) => Sent::Refused,
-            Err(_) => Sent::Gone,
+            Ok(()) => Self::Yes,
+            // The number is another process's thread's by now.
+            Err(Errno::SRCH | Errno::INVAL) => Self::Gone,
+            // Whoever is held and taken for gone would be stopped for ever.
+            Err(_) => Self::Refused,
         }
     }
 }

@@ -116,7 +116,7 @@ impl Stopper {
                 }
                 Sent::Gone => drop(dead.insert(member.pid)),
                 Sent::Refused => self.notes.add_problem(format!(
-                    "process {} may not be stopped and runs at full speed: it has changed its user, or descriptors are short",
+                    "process {} could not be stopped and ran at full speed: it has changed its user, descriptors are short, or a sandbox forbids the call",
                     member.pid
                 )),
             }

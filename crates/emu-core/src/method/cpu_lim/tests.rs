@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::setpriority_process;
 
+use super::members::Sent;
 use super::*;
 use crate::cgroup::TaskGroup;
 use crate::cgroup::testing::*;
@@ -248,5 +250,17 @@ fn a_process_with_a_waiting_leader_is_stopped_by_a_busy_thread() {
         stopper.resume().unwrap();
         wait_until(|| computes(&busy[0]));
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn who_could_not_be_signalled_is_not_taken_for_gone() {
+    for (errno, sent) in [
+        (Errno::SRCH, Sent::Gone),
+        (Errno::PERM, Sent::Refused),
+        (Errno::INTR, Sent::Refused),
+        (Errno::NOSPC, Sent::Refused),
+    ] {
+        assert_eq!(Sent::of(Err(errno)), sent, "{errno}");
     }
 }
