@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::{
     alone, as_written, assert_refused, can_emulate, emu, eventually, finish, has_cpus, place_of, start,
-    state_folder, words,
+    state, state_folder, words,
 };
 use crate::node::{LOOP, Node, apply, emu_node};
 
@@ -131,6 +131,62 @@ fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
     let told = without.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(without.code() == Some(0) && told.contains("goes without process"), "{told}");
     assert_eq!(emu_node("remove one --kill").code(), Some(0));
+}
+
+/// One method sends signals, one freezes, one has groups within groups.
+#[test]
+fn what_a_file_no_longer_has_leaves_with_its_children() {
+    let _alone = alone();
+    if !can_emulate() || !has_cpus(2) {
+        return;
+    }
+    let mut shell =
+        std::process::Command::new("sh").args(["-c", "while :; do sleep 0.01; done"]).spawn().unwrap();
+    let pid = shell.id();
+    let place = place_of(pid);
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script");
+    fs::write(&script, "#!/no/such/program\n").unwrap();
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o700)).unwrap();
+    let fails = format!("run = [\"{}\"]\n", script.display());
+    let own = format!("pids = [{pid}]\n");
+    let nodes = |method: &str, [one, two]: [&str; 2]| {
+        let node = |name: &str, cpu: u32, members: &str| {
+            format!("[node.{name}]\ncpus = \"{cpu}\"\nspeed = \"50%\"\nmethod = \"{method}\"\n{members}\n")
+        };
+        node("one", 0, one) + &node("two", 1, two)
+    };
+    let [one, two] = ["one", "two"].map(|name| Node { name, keeper: 0 });
+    let has = |node: &Node| node.shown()["members"].as_array().is_some_and(|all| all.contains(&pid.into()));
+    for method in ["cpu-lim", "cpu-freeze", "fracas"] {
+        let applied = |members: [&str; 2]| {
+            let applied = apply(&nodes(method, members), "");
+            assert_eq!(applied.code(), Some(0), "{method}: {}", applied.stderr);
+            applied.stderr
+        };
+        let refused = |members: [&str; 2]| {
+            let refused = apply(&nodes(method, members), "-q");
+            assert_refused(&refused, 127, method);
+        };
+        applied(["", ""]);
+        refused([&format!("{own}{fails}"), ""]);
+        assert!(!has(&one) && place_of(pid) == place, "{method}");
+        applied([&own, ""]);
+        assert!(has(&one) && place_of(pid) != place, "{method}");
+        applied(["", &own]);
+        assert!(!has(&one) && has(&two), "{method}");
+        refused([&fails, ""]);
+        assert!(has(&two), "{method}");
+        let told = applied(["", ""]);
+        assert!(told.contains(&format!("leave two: process {pid}")), "{told}");
+        assert_eq!(place_of(pid), place, "{method}");
+        assert_eq!(two.shown()["members"].as_array().map(Vec::len), Some(0), "{method}");
+        assert_eq!(applied(["", ""]), "", "{method}");
+        assert_eq!(apply("", "-q").code(), Some(0), "{method}");
+        assert!(place_of(pid) == place && state(pid as i32) != Some('T'), "{method}");
+    }
+    shell.kill().unwrap();
+    shell.wait().unwrap();
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A zone that lasts as long as the process that has made it, empty at first: processes join it, and may join it later.
 
+use std::iter::successors;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -18,7 +19,7 @@ use crate::host::delegation::PROCS;
 use crate::host::{Controller, Host};
 use crate::method::{Trait, ids};
 use crate::prepared::Prepared;
-use crate::process::{Stat, check_targets};
+use crate::process::{Stat, check_targets, threads};
 use crate::session::Session;
 use crate::status::Status;
 use crate::sys::Pid;
@@ -27,6 +28,10 @@ use crate::sys::spawn::Gated;
 use crate::sys::time;
 use crate::undo::{TaskSet, Undo, give_back};
 use crate::zone::Tasks;
+
+/// How often children of a process that leaves are looked for, and the longest line of parents that is followed.
+const PASSES: usize = 100;
+const GENERATIONS: usize = 1_000;
 
 /// How long processes that are killed may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -182,10 +187,18 @@ impl Node {
 
     fn take_in(&self, pid: Pid) -> Result<()> {
         self.check_groups()?;
+        if self.members().contains(&pid) {
+            return Ok(());
+        }
         let proc = &self.host.roots.proc;
         check_targets(proc, [pid])?;
         let stat = Stat::read(proc, pid).filter(|stat| !stat.has_ended());
         let stat = stat.ok_or_else(|| Error::usage(format!("there is no process {pid}")))?;
+        // It is in no list of a group's processes, by which those are found that are to be stopped.
+        if self.sends_signals() && stat.state == b'Z' {
+            return Err(Error::unavailable(format!("process {pid} goes on without its first thread"))
+                .hint("make the node with cpu-freeze or fracas, or attach to that process"));
+        }
         self.check_others(pid)?;
         let home = |hierarchy| Some((hierarchy, place::home(proc, pid, hierarchy)?));
         let homes: Vec<_> = self.host.cgroups.hierarchies.iter().filter_map(home).collect();
@@ -215,6 +228,62 @@ impl Node {
         confine::bind(proc, &cpus, journal, &[tasks], || Ok(vec![pid]))?;
         self.session.look();
         Ok(())
+    }
+
+    /// Has a process leave, with the children that it has on the node: they run freely, where the process came from. Where the
+    /// method sends signals, all of the node runs freely meanwhile, for some periods.
+    ///
+    /// # Errors
+    /// It is not on the node; it cannot be put back; it has new children all the time.
+    pub fn leave(&mut self, pid: Pid) -> Result<()> {
+        if !self.members().contains(&pid) {
+            return Err(Error::usage(format!("process {pid} is not on the node")));
+        }
+        // Once it has left, nobody would continue it.
+        let is_paused = self.sends_signals();
+        if is_paused {
+            self.session.pause()?;
+        }
+        let left = match &self.exclusion {
+            Some(exclusion) => exclusion.leave_out(|| self.let_go(pid)),
+            None => self.let_go(pid),
+        };
+        let resumed = if is_paused { self.session.resume() } else { Ok(()) };
+        self.session.look();
+        left.and(resumed)
+    }
+
+    fn let_go(&self, pid: Pid) -> Result<()> {
+        let proc = &self.host.roots.proc;
+        for _ in 0..PASSES {
+            let family = self.family(pid);
+            if family.is_empty() {
+                return Ok(());
+            }
+            let tasks: Vec<Pid> = family.iter().flat_map(|&one| threads(proc, one)).collect();
+            self.session.journal().undo_of(&tasks)?;
+            for hierarchy in &self.host.cgroups.hierarchies {
+                let Some(group) = place::own_group(proc, self.holder.pid(), hierarchy) else { continue };
+                // Its own group may have gone; children that were born here have no record.
+                let outside = place::outside(proc, pid, hierarchy).or(group.parent().map(Path::to_owned));
+                let Some(outside) = outside else { continue };
+                for one in &family {
+                    if place::own_group(proc, *one, hierarchy).is_some() {
+                        place::put(&outside.join(PROCS), &one.to_string())?;
+                    }
+                }
+            }
+        }
+        Err(Error::unavailable(format!("process {pid} has new children faster than they leave the node")))
+    }
+
+    /// Those of the members that are this process, or descend from it.
+    fn family(&self, pid: Pid) -> Vec<Pid> {
+        let parent = |one: &Pid| Some(Stat::read(&self.host.roots.proc, *one)?.parent).filter(|one| *one > 0);
+        let mut members = self.members();
+        // Numbers that are read at different moments may form a ring.
+        members.retain(|&one| successors(Some(one), parent).take(GENERATIONS).any(|one| one == pid));
+        members
     }
 
     /// Refuses a process that another emu would go on slowing, in a hierarchy where this node has no group.

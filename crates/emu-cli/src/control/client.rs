@@ -120,6 +120,11 @@ pub(crate) fn join(emu: Pid, pid: Pid, of: Option<Member>) -> Result<()> {
     order(emu, &Request::Join(pid, of))
 }
 
+/// Has a process leave the node of this emu, with its children.
+pub(crate) fn leave(emu: Pid, pid: Pid) -> Result<()> {
+    order(emu, &Request::Leave(pid))
+}
+
 /// Has what this member has from now on join the node of this emu, as soon as it comes.
 pub(crate) fn watch(emu: Pid, member: &Member) -> Result<()> {
     order(emu, &Request::Watch(member.clone()))

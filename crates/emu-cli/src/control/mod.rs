@@ -8,7 +8,9 @@ mod member;
 mod server;
 mod source;
 
-pub(crate) use client::{Working, asked, change, join, remove, sessions, set_speed, unwatch, watch, working};
+pub(crate) use client::{
+    Working, asked, change, join, leave, remove, sessions, set_speed, unwatch, watch, working,
+};
 pub(crate) use member::{Joined, Member};
 pub(crate) use server::{Asked, Change, Control};
 pub(crate) use source::Source;
@@ -35,6 +37,8 @@ enum Request {
     Set(Setting),
     /// That a process joins the node, and as part of which member.
     Join(Pid, Option<Member>),
+    /// That a process leaves the node, with its children.
+    Leave(Pid),
     /// That what this member has later joins the node, too.
     Watch(Member),
     /// That it does no longer.

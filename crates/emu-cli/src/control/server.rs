@@ -53,6 +53,11 @@ pub(crate) trait Asked {
         Err(no_node())
     }
 
+    /// Has a process leave, with its children.
+    fn leave(&mut self, _pid: Pid) -> Result<()> {
+        Err(no_node())
+    }
+
     /// Has what a member has from now on join, or stay where it is.
     fn watch(&mut self, _member: &Member, _joins: bool) -> Result<()> {
         Err(no_node())
@@ -132,6 +137,7 @@ impl Control {
             Request::Status => Ok(()),
             Request::Set(to) => set(asked, to),
             Request::Join(pid, of) => asked.join(*pid, of.clone()),
+            Request::Leave(pid) => asked.leave(*pid),
             Request::Watch(member) => asked.watch(member, true),
             Request::Unwatch(member) => asked.watch(member, false),
             Request::Remove(how) => asked.remove(*how),

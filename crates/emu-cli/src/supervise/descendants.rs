@@ -20,6 +20,12 @@ pub(crate) fn descendants(of: &[Pid]) -> Result<Vec<Process>> {
     Ok(all.into_iter().filter(|(parent, _)| descends(*parent)).map(|(_, process)| process).collect())
 }
 
+/// Whether a process has not ended: one whose first thread has may live on in others.
+pub(crate) fn lives(pid: Pid) -> bool {
+    let stat = Process::new(pid).and_then(|process| process.stat());
+    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X') || stat.num_threads > 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

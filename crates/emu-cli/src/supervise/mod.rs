@@ -6,7 +6,7 @@ pub(crate) mod program;
 mod supervisor;
 
 pub(crate) use child::Child;
-pub(crate) use descendants::descendants;
+pub(crate) use descendants::{descendants, lives};
 pub(crate) use supervisor::{InForce, Supervisor};
 
 use std::ffi::OsString;

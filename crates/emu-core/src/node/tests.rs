@@ -5,15 +5,23 @@ use super::*;
 use crate::prepared::choose;
 use crate::roots::Roots;
 use crate::speed::Target;
+use crate::sys::fork::fork_leaderless;
 use crate::zone::Demand;
+
+fn host(state: &Path) -> Host {
+    Host::detect(&Roots { state: state.to_owned(), ..Roots::system() }).unwrap()
+}
+
+fn demand(host: &Host) -> Demand {
+    let target = |cpu| (cpu, Target { share: 0.9, clock: None });
+    Demand::new(host.allowed.first().into_iter().map(target).collect())
+}
 
 #[test]
 fn a_process_that_is_refused_in_part_is_where_it_was() {
     let dir = tempfile::tempdir().unwrap();
-    let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
-    let targets =
-        host.allowed.first().into_iter().map(|cpu| (cpu, Target { share: 0.9, clock: None })).collect();
-    let prepared = match choose(&host, &Demand::new(targets)) {
+    let host = host(dir.path());
+    let prepared = match choose(&host, &demand(&host)) {
         Ok(prepared) => prepared,
         Err(why) => return crate::testing::skip(&why.in_words()),
     };
@@ -41,4 +49,24 @@ fn a_process_that_is_refused_in_part_is_where_it_was() {
     assert_eq!(groups(), before);
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
+}
+
+#[test]
+fn what_could_not_be_stopped_is_no_member() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(dir.path());
+    let made = Prepared::named(ids::CPU_LIM, &host, &demand(&host))
+        .and_then(|prepared| Node::create(&prepared, "node two"));
+    let mut node = match made {
+        Ok(node) => node,
+        Err(why) => return crate::testing::skip(&why.in_words()),
+    };
+    let leaderless = fork_leaderless().unwrap();
+    let state = || Stat::read(Path::new("/proc"), leaderless.pid()).map(|stat| stat.state);
+    crate::testing::wait_until(|| state() == Some(b'Z'));
+    let refused = node.adopt(leaderless.pid()).unwrap_err();
+    assert!(refused.to_string().contains("without its first thread"), "{refused}");
+    leaderless.end();
+    assert!(node.leave(leaderless.pid()).unwrap_err().to_string().contains("is not on the node"));
+    node.remove().1.unwrap();
 }

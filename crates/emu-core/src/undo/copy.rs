@@ -11,11 +11,12 @@ use super::file::SWITCHES;
 use super::lines::{COPIED, COPY, COPYING};
 use super::places::FixedText;
 use super::record::{Step, Task};
+use crate::sys::Pid;
 
 type FileField<'a> = (&'a [u8], &'a [u8]);
 
-/// What is of a single task counts while the task `exists`.
-pub(super) fn copied(lines: &[u8], exists: &dyn Fn(Task) -> bool) -> Vec<u8> {
+/// What is of a single task counts while the task `exists`, and what is of its children where it has not left.
+pub(super) fn copied(lines: &[u8], exists: &dyn Fn(Task) -> bool, left: &[Pid]) -> Vec<u8> {
     let records: Vec<_> = lines
         .split(|&byte| byte == b'\n')
         .filter(|line| !line.is_empty() && ![COPYING, COPIED].contains(line))
@@ -28,6 +29,7 @@ pub(super) fn copied(lines: &[u8], exists: &dyn Fn(Task) -> bool) -> Vec<u8> {
     for (number, (record, counts)) in records.iter().zip(counts.iter_mut()).enumerate().rev() {
         let newest = number + 1 == records.len();
         match Step::parse(record) {
+            Some(step) if step.task().is_some_and(|task| left.contains(&task.pid)) => *counts = false,
             Some(Step::File { new, .. }) if new.is_empty() => *counts = newest,
             Some(Step::File { path, old, .. }) => {
                 let mut text = FixedText::new();
@@ -85,20 +87,22 @@ mod tests {
             +file\t/sys/boost\t1\t0\n+file\t/sys/a\t1\t4\n+file\t/sys/a\t5\t6\n+continue\t2\t2\n\
             +file\t/sys/cgroup.subtree_control\t\tcpu\n+file\t/sys/cgroup.subtree_control\t\tio\n\
             +file\t/sys/cgroup.subtree_control\t\tpids\n+file\t/sys/b\t1\ncopied\n";
-        let copied = |text: &str| String::from_utf8(copied(text.as_bytes(), &|_| true)).unwrap();
+        let copied = |text: &str| String::from_utf8(copied(text.as_bytes(), &|_| true, &[])).unwrap();
         let copy = copied(records);
         assert_eq!(copy, expected);
         assert_eq!(copied(&copy), expected);
     }
 
     #[test]
-    fn what_is_of_tasks_that_have_ended_is_not_copied() {
+    fn what_is_of_tasks_that_have_ended_or_left_is_not_copied() {
         let of = |pid: u32| {
             format!("+return\t{pid}\t1\t/sys/x\n+affinity\t{pid}\t1\t0-1\t0\n+continue\t{pid}\t1\n")
         };
         let records = of(1) + &of(2) + "+inherited-of\t1\t1\t1\t0-1\t0\n";
         let exists = |task: Task| task == Task { pid: 2, starttime: 1 };
-        let copy = String::from_utf8(copied(records.as_bytes(), &exists)).unwrap();
-        assert_eq!(copy, format!("copying\n{}+inherited-of\t1\t1\t1\t0-1\t0\ncopied\n", of(2)));
+        let copied = |left| String::from_utf8(copied(records.as_bytes(), &exists, left)).unwrap();
+        assert_eq!(copied(&[]), format!("copying\n{}+inherited-of\t1\t1\t1\t0-1\t0\ncopied\n", of(2)));
+        assert_eq!(copied(&[1]), format!("copying\n{}copied\n", of(2)));
+        assert_eq!(copied(&[2]), "copying\n+inherited-of\t1\t1\t1\t0-1\t0\ncopied\n");
     }
 }

@@ -47,7 +47,7 @@ use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::roots::Roots;
-use crate::sys::lock;
+use crate::sys::{Pid, lock};
 use form::Form;
 use header::{Header, boot};
 use open_journal::{OpenJournal, Phase};
@@ -163,6 +163,15 @@ impl Journal {
         self.open_journal().guardian.set_paused(is_paused);
     }
 
+    /// Undoes what is recorded of single tasks, by their numbers, and forgets it: at the end of the session nothing is done to
+    /// them.
+    ///
+    /// # Errors
+    /// Something could not be undone. It is tried again at the end of the session.
+    pub(crate) fn undo_of(&self, tasks: &[Pid]) -> Result<()> {
+        self.open_journal().undo_of(tasks)
+    }
+
     /// Ends the session: undoes every record, newest first, and removes the journal. Clones can record nothing
     /// afterwards. A second call does nothing and returns the same.
     ///
@@ -207,6 +216,6 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let _ = Header::parse(line);
         let _ = record::Step::parse(line);
     }
-    let copied = copy::copied(bytes, &|_| true);
-    assert_eq!(copy::copied(&copied, &|_| true), copied, "a copy is complete");
+    let copied = copy::copied(bytes, &|_| true, &[]);
+    assert_eq!(copy::copied(&copied, &|_| true, &[]), copied, "a copy is complete");
 }

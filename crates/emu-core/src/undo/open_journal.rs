@@ -24,7 +24,7 @@ use super::lines::{LINE_MAX, WINDOW};
 use super::peers::{Peers, SharingLock};
 use super::places::Places;
 use super::record::{Step, Undo};
-use super::replay::{check, finish, undo};
+use super::replay::{check, finish, undo, undo_of};
 use super::state::{PATIENCE, StateDir, lock_within};
 use super::task;
 use super::undoer::{Gravity, pause};
@@ -216,7 +216,7 @@ impl OpenJournal {
             return Err(Error::new(ErrorKind::Failed, format!("cannot record `{record}`: {why}")));
         }
         if self.length - self.begin > self.copy_at {
-            self.copy();
+            self.copy(&[]);
         }
         let length = self.length + line.len() as u64;
         if length - self.begin > JOURNAL_MAX {
@@ -242,15 +242,16 @@ impl OpenJournal {
         Ok(())
     }
 
-    /// Copies the records that still count, and frees the space before them. If that fails, the journal grows on.
-    fn copy(&mut self) {
+    /// Copies the records that still count, those of tasks that have `left` not, and frees the space before them. If that
+    /// fails, the journal grows on.
+    fn copy(&mut self, left: &[Pid]) {
         let mut lines = vec![0; (self.length - self.begin) as usize];
         let first = self.length;
         if self.file.read_exact_at(&mut lines, self.begin).is_err() {
             return;
         }
         let proc = self.places.proc();
-        let copied = copy::copied(&lines, &|task| task::is_same(proc, task).unwrap_or(true));
+        let copied = copy::copied(&lines, &|task| task::is_same(proc, task).unwrap_or(true), left);
         self.copy_at = COPY_AT.max(2 * copied.len() as u64);
         if self.write(&copied).is_err() {
             return;
@@ -317,6 +318,22 @@ impl OpenJournal {
             return Err(error);
         }
         self.written.insert(path.into(), written.clone());
+        Ok(())
+    }
+
+    pub(super) fn undo_of(&mut self, tasks: &[Pid]) -> Result<()> {
+        let mut problems = Vec::new();
+        let Self { places, file, window, .. } = self;
+        let read = undo_of(tasks, file.as_fd(), places, window, &mut |gravity, message| {
+            if gravity == Gravity::Failure {
+                problems.push(message.to_string());
+            }
+        });
+        read.map_err(|cause| Error::file("read", &self.path(), cause.into()))?;
+        if !problems.is_empty() {
+            return Err(incomplete(&problems));
+        }
+        self.copy(tasks);
         Ok(())
     }
 

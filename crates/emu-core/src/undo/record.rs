@@ -264,6 +264,18 @@ pub(super) enum TaskSetField<'a> {
 }
 
 impl<'a> Step<'a> {
+    /// The task whose record it is, or whose children's; `None` of what is not of one task.
+    pub(super) fn task(&self) -> Option<Task> {
+        match *self {
+            Self::Continue(task)
+            | Self::Return { task, .. }
+            | Self::Affinity { task, .. }
+            | Self::Inherited { tasks: TaskSetField::DescendantsOf(task), .. }
+            | Self::Kill(task) => Some(task),
+            _ => None,
+        }
+    }
+
     /// Reads a line without its newline; `None` when it is no record.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = Fields::of(line)?;

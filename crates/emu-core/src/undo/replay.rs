@@ -20,6 +20,7 @@ use super::peers::Peers;
 use super::places::{Cause, Places, VALUE_MAX, write_once};
 use super::record::{Step, TaskSetField};
 use super::undoer::{Gravity, LeftFiles, Report, Undoer};
+use crate::sys::Pid;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
@@ -127,6 +128,28 @@ pub(super) fn let_run(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8
             _ => {}
         }
     }
+}
+
+/// Carries out what is recorded of the tasks with these numbers, and leaves all else, the journal too, as it is.
+pub(super) fn undo_of(
+    tasks: &[Pid],
+    journal: BorrowedFd<'_>,
+    places: &Places,
+    window: &mut [u8],
+    report: Report<'_>,
+) -> rustix::io::Result<()> {
+    let mut lines = Backwards::new(journal, window)?;
+    let (mut left, mut all_continued) = (LeftFiles::default(), false);
+    while let Some(line) = lines.next()? {
+        let Some(step) = Step::parse(line) else { continue };
+        all_continued |= matches!(step, Step::Continued);
+        let counts = !(all_continued && matches!(step, Step::Continue(_)));
+        if counts && step.task().is_some_and(|task| tasks.contains(&task.pid)) {
+            Undoer { places, peers: None, newest: false, left: &mut left, report: &mut *report }
+                .carry_out(step);
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn finish(journal: BorrowedFd<'_>, folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {

@@ -108,7 +108,7 @@ pub(crate) struct Applied {
 struct Change {
     /// The node.
     node: String,
-    /// `create`, `remove`, `set`, or of what is to be there: `join`, `start`, `watch`, `unwatch`.
+    /// `create`, `remove`, `set`, or of what is to be there: `join`, `leave`, `start`, `watch`, `unwatch`.
     action: &'static str,
     /// All of it in words.
     what: String,

@@ -18,6 +18,7 @@ use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output::file::OutputFile;
 use crate::signals::{Came, Signals, until};
+use crate::supervise::lives;
 use crate::zone::follow::Follow;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
@@ -146,9 +147,7 @@ impl Kept {
                         joined.extend((!is_there).then(|| Joined { pid, of: watched.member.clone() }));
                     }
                     // It may have ended meanwhile.
-                    Err(why) if host.roots.proc.join(pid.to_string()).exists() => {
-                        watched.was_refused(pid, &why);
-                    }
+                    Err(why) if lives(pid) => watched.was_refused(pid, &why),
                     Err(_) => {}
                 }
             }
@@ -211,6 +210,12 @@ impl Asked for Kept {
         self.node.adopt(pid)?;
         self.joined = self.joined();
         self.joined.extend(of.map(|of| Joined { pid, of }));
+        Ok(())
+    }
+
+    fn leave(&mut self, pid: Pid) -> Result<()> {
+        self.node.leave(pid)?;
+        self.joined = self.joined();
         Ok(())
     }
 

@@ -5,22 +5,31 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
 
-use emu_core::{Error, Host, LiveSession, Pid, Result, Roots, SlowCommand, Stdio, named};
+use emu_core::{Error, Host, LiveSession, Pid, Result, SlowCommand, Stdio, named};
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process, setpgid};
 
 use super::find as find_node;
-use super::spec::Specs;
+use super::spec::{Spec, Specs};
 use crate::commands::attach::Target;
-use crate::control::{self, Member, Working};
+use crate::control::{self, Joined, Member, Working};
 use crate::exit::Failure;
-use crate::supervise::{descendants, program};
+use crate::supervise::{descendants, lives, program};
+
+/// How often new children of what joins are looked for.
+const PASSES: usize = 100;
 
 pub(super) type There = BTreeMap<String, (LiveSession, Working)>;
 
 #[derive(Debug)]
 pub(super) enum Join {
     Take {
+        node: String,
+        member: Member,
+        pids: Vec<Pid>,
+    },
+    /// What is there by a member that is no longer in the file runs freely again, where it came from.
+    Leave {
         node: String,
         member: Member,
         pids: Vec<Pid>,
@@ -43,11 +52,13 @@ pub(super) enum Join {
 
 impl fmt::Display for Join {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = |f: &mut fmt::Formatter<'_>, what: &str, (node, member): (&str, &Member), count| {
+            write!(f, "{what} {node}: {member}")?;
+            if count == 1 { Ok(()) } else { write!(f, " ({count} processes)") }
+        };
         match self {
-            Self::Take { node, member, pids } => match pids.len() {
-                1 => write!(f, "join {node}: {member}"),
-                count => write!(f, "join {node}: {member} ({count} processes)"),
-            },
+            Self::Take { node, member, pids } => counted(f, "join", (node, member), pids.len()),
+            Self::Leave { node, member, pids } => counted(f, "leave", (node, member), pids.len()),
             Self::Start { node, command } => write!(f, "start on {node}: {}", command.join(" ")),
             Self::Watch { node, member } => write!(f, "watch for {node}: {member}"),
             Self::Unwatch { node, member } => write!(f, "watch no longer for {node}: {member}"),
@@ -57,7 +68,13 @@ impl fmt::Display for Join {
 
 /// What is to be done for the members of the file, none of which may be on two nodes; and in words those that are gone.
 pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Join>, Vec<String>), Failure> {
-    let (mut takes, mut starts, mut changes, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut leaves, mut takes, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut later, mut gone) = (Vec::new(), Vec::new());
+    let leaving = |node: &str| {
+        let members = specs.get(node).map(Spec::members).unwrap_or_default();
+        let joined = there.get(node).map_or(&[][..], |(_, working)| &working.joined);
+        joined.iter().filter(move |joined| !members.contains(&joined.of))
+    };
     let mut named: BTreeMap<Member, &str> = BTreeMap::new();
     let mut owned: BTreeMap<Pid, (&str, Member)> = BTreeMap::new();
     for (node, spec) in specs {
@@ -66,7 +83,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
         let watched = working.map_or(&[][..], |working| &working.watched);
         let members = spec.members();
         let left = watched.iter().filter(|member| !members.contains(member));
-        changes.extend(left.map(|member| Join::Unwatch { node: node.to_owned(), member: member.clone() }));
+        leaves.extend(left.map(|member| Join::Unwatch { node: node.to_owned(), member: member.clone() }));
         let has = |member: &Member| {
             working.is_some_and(|working| working.joined.iter().any(|joined| joined.of == *member))
         };
@@ -83,7 +100,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             }
             let is_watched = watched.contains(&member);
             if member.comes_again() && !is_watched {
-                changes.push(Join::Watch { node: node.to_owned(), member: member.clone() });
+                later.push(Join::Watch { node: node.to_owned(), member: member.clone() });
             }
             let pids = match pids_of(host, &member)? {
                 Ok(pids) => pids,
@@ -101,7 +118,9 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
                     return Err(on_two(&what, other, node).into());
                 }
                 let is_there = |(name, (_, working)): &(&String, &(LiveSession, Working))| {
-                    *name != node && working.members.contains(pid)
+                    // With its children.
+                    let leaves = || leaving(name).any(|joined| pids.contains(&joined.pid));
+                    *name != node && working.members.contains(pid) && !leaves()
                 };
                 if let Some((other, _)) = there.iter().find(is_there) {
                     let error = Error::usage(format!("process {pid} of {member} is on node {other}"));
@@ -115,7 +134,25 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             }
         }
     }
-    Ok((takes.into_iter().chain(starts).chain(changes).collect(), gone))
+    for node in there.keys() {
+        for Joined { pid, of } in leaving(node) {
+            // It may be there by another member.
+            if owned.get(pid).is_some_and(|(owner, _)| owner == node) {
+                continue;
+            }
+            match leaves.last_mut() {
+                _ if matches!(of, Member::Run(_)) => {
+                    gone.push(format!("node {node} keeps {of}, which is not in the file: process {pid}"));
+                }
+                Some(Join::Leave { node: of_node, member, pids }) if of_node == node && member == of => {
+                    pids.push(*pid);
+                }
+                _ => leaves.push(Join::Leave { node: node.clone(), member: of.clone(), pids: vec![*pid] }),
+            }
+        }
+    }
+    // What is taken is known to those who watch.
+    Ok((leaves.into_iter().chain(takes).chain(starts).chain(later).collect(), gone))
 }
 
 fn on_two(what: &str, one: &str, other: &str) -> Error {
@@ -132,7 +169,7 @@ fn pids_of(host: &Host, member: &Member) -> Result<Result<Vec<Pid>, String>> {
     };
     match member {
         Member::Run(_) => Ok(Ok(Vec::new())),
-        Member::Pid(pid) if !host.roots.proc.join(pid.to_string()).exists() => Ok(Err("it has ended".into())),
+        Member::Pid(pid) if !lives(*pid) => Ok(Err("it has ended".into())),
         Member::Pid(pid) => Ok(Ok(family(Target::processes(&host.roots, &[*pid])?.pids())?)),
         Member::Name(name) => match Target::named(&host.roots, name) {
             Ok(target) => Ok(Ok(family(target.pids())?)),
@@ -173,6 +210,7 @@ impl Join {
     pub(super) fn node(&self) -> &str {
         match self {
             Self::Take { node, .. }
+            | Self::Leave { node, .. }
             | Self::Start { node, .. }
             | Self::Watch { node, .. }
             | Self::Unwatch { node, .. } => node,
@@ -182,6 +220,7 @@ impl Join {
     pub(super) fn action(&self) -> &'static str {
         match self {
             Self::Take { .. } => "join",
+            Self::Leave { .. } => "leave",
             Self::Start { .. } => "start",
             Self::Watch { .. } => "watch",
             Self::Unwatch { .. } => "unwatch",
@@ -192,14 +231,8 @@ impl Join {
     pub(super) fn take(&self) -> Result<(), Failure> {
         let emu = find_node(self.node())?.pid;
         match self {
-            Self::Take { member, pids, .. } => {
-                for &pid in pids {
-                    let joined = control::join(emu, pid, Some(member.clone()));
-                    let lives = || Roots::system().proc.join(pid.to_string()).exists();
-                    joined.or_else(|error| if lives() { Err(error) } else { Ok(()) })?;
-                }
-                Ok(())
-            }
+            Self::Take { member, pids, .. } => Ok(take(emu, member, pids)?),
+            Self::Leave { pids, .. } => Ok(leave(emu, pids)?),
             Self::Start { command, .. } => start(emu, command),
             Self::Watch { member, .. } => Ok(control::watch(emu, member)?),
             Self::Unwatch { member, .. } => Ok(control::unwatch(emu, member)?),
@@ -211,7 +244,8 @@ impl Join {
         let working = find_node(self.node()).and_then(|session| control::working(session.pid));
         let Ok(working) = working else { return false };
         let command = match self {
-            Self::Take { pids, .. } => return !working.members.iter().any(|pid| pids.contains(pid)),
+            Self::Take { pids, .. } => return leave(working.pid, pids).is_ok(),
+            Self::Leave { member, pids, .. } => return take(working.pid, member, pids).is_ok(),
             Self::Start { command, .. } => Member::Run(command.clone()),
             Self::Watch { member, .. } => return control::unwatch(working.pid, member).is_ok(),
             Self::Unwatch { member, .. } => return control::watch(working.pid, member).is_ok(),
@@ -222,6 +256,35 @@ impl Join {
             matches!(killed, Some(Ok(()) | Err(Errno::SRCH)))
         })
     }
+}
+
+/// A process that has ended meanwhile is none that fails. Where a member is not watched, children that were born meanwhile
+/// are looked for.
+fn take(emu: Pid, member: &Member, pids: &[Pid]) -> Result<()> {
+    for _ in 0..PASSES {
+        let mut new = if member.comes_again() { pids.to_vec() } else { family(pids.to_vec())? };
+        let there = control::working(emu)?.members;
+        new.retain(|pid| !there.contains(pid) && lives(*pid));
+        if new.is_empty() {
+            return Ok(());
+        }
+        for pid in new {
+            let joined = control::join(emu, pid, Some(member.clone()));
+            joined.or_else(|error| if lives(pid) { Err(error) } else { Ok(()) })?;
+        }
+    }
+    Err(Error::unavailable(format!("{member} has new children faster than they join")))
+}
+
+/// Those that are still there leave, each with its children.
+fn leave(emu: Pid, pids: &[Pid]) -> Result<()> {
+    for &pid in pids {
+        let is_there = || Ok::<_, Error>(control::working(emu)?.members.contains(&pid));
+        if is_there()? {
+            control::leave(emu, pid).or_else(|error| if is_there()? { Err(error) } else { Ok(()) })?;
+        }
+    }
+    Ok(())
 }
 
 /// Starts a command on the node of this emu, apart from this terminal.
