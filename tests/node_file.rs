@@ -1,7 +1,9 @@
 //! `emu node apply`: the nodes of a file, what is on them, and the second time nothing.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -140,16 +142,20 @@ fn what_a_file_no_longer_has_leaves_with_its_children() {
     if !can_emulate() || !has_cpus(2) {
         return;
     }
-    let mut shell =
-        std::process::Command::new("sh").args(["-c", "while :; do sleep 0.01; done"]).spawn().unwrap();
+    let script = "sleep 60 & echo $!; while :; do sleep 0.01; done";
+    let mut shell = std::process::Command::new("sh");
+    let mut shell = shell.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
     let pid = shell.id();
+    let mut child = String::new();
+    BufReader::new(shell.stdout.take().unwrap()).read_line(&mut child).unwrap();
+    let child: u32 = child.trim().parse().unwrap();
     let place = place_of(pid);
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("script");
     fs::write(&script, "#!/no/such/program\n").unwrap();
     fs::set_permissions(&script, PermissionsExt::from_mode(0o700)).unwrap();
     let fails = format!("run = [\"{}\"]\n", script.display());
-    let own = format!("pids = [{pid}]\n");
+    let [own, its] = [pid, child].map(|pid| format!("pids = [{pid}]\n"));
     let nodes = |method: &str, [one, two]: [&str; 2]| {
         let node = |name: &str, cpu: u32, members: &str| {
             format!("[node.{name}]\ncpus = \"{cpu}\"\nspeed = \"50%\"\nmethod = \"{method}\"\n{members}\n")
@@ -157,7 +163,10 @@ fn what_a_file_no_longer_has_leaves_with_its_children() {
         node("one", 0, one) + &node("two", 1, two)
     };
     let [one, two] = ["one", "two"].map(|name| Node { name, keeper: 0 });
-    let has = |node: &Node| node.shown()["members"].as_array().is_some_and(|all| all.contains(&pid.into()));
+    let has_of = |node: &Node, pid: u32| {
+        node.shown()["members"].as_array().is_some_and(|all| all.contains(&pid.into()))
+    };
+    let has = |node: &Node| has_of(node, pid);
     for method in ["cpu-lim", "cpu-freeze", "fracas"] {
         let applied = |members: [&str; 2]| {
             let applied = apply(&nodes(method, members), "");
@@ -176,7 +185,14 @@ fn what_a_file_no_longer_has_leaves_with_its_children() {
         applied(["", &own]);
         assert!(!has(&one) && has(&two), "{method}");
         refused([&fails, ""]);
-        assert!(has(&two), "{method}");
+        assert!(has(&two) && has_of(&two, child), "{method}");
+        // A child that is to stay.
+        applied(["", &its]);
+        assert!(!has(&two) && has_of(&two, child), "{method}");
+        assert_eq!(applied(["", &its]), "", "{method}");
+        refused(["", &format!("pids = [{child}, {pid}]\n{fails}")]);
+        assert!(!has(&two) && has_of(&two, child), "{method}");
+        applied(["", &own]);
         let told = applied(["", ""]);
         assert!(told.contains(&format!("leave two: process {pid}")), "{told}");
         assert_eq!(place_of(pid), place, "{method}");
@@ -185,6 +201,7 @@ fn what_a_file_no_longer_has_leaves_with_its_children() {
         assert_eq!(apply("", "-q").code(), Some(0), "{method}");
         assert!(place_of(pid) == place && state(pid as i32) != Some('T'), "{method}");
     }
+    kill(Pid::from_raw(child as i32), Signal::SIGKILL).unwrap();
     shell.kill().unwrap();
     shell.wait().unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::iter::successors;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::exclusion::{Exclusion, Exclusive, check_exclusive};
 use crate::hint::Hint;
 use crate::host::delegation::PROCS;
-use crate::host::{Controller, Host};
+use crate::host::{Controller, Hierarchy, Host};
 use crate::method::{Trait, ids};
 use crate::prepared::Prepared;
 use crate::process::{Stat, check_targets, threads};
@@ -230,60 +230,83 @@ impl Node {
         Ok(())
     }
 
-    /// Has a process leave, with the children that it has on the node: they run freely, where the process came from. Where the
+    /// Has processes leave, with the children that they have on the node: they run freely, where they came from. Where the
     /// method sends signals, all of the node runs freely meanwhile, for some periods.
     ///
     /// # Errors
-    /// It is not on the node; it cannot be put back; it has new children all the time.
-    pub fn leave(&mut self, pid: Pid) -> Result<()> {
-        if !self.members().contains(&pid) {
+    /// One is not on the node, or cannot be put back; there are new children all the time.
+    pub fn leave(&mut self, pids: &[Pid]) -> Result<()> {
+        if let Some(pid) = pids.iter().find(|pid| !self.is_inside(**pid)) {
             return Err(Error::usage(format!("process {pid} is not on the node")));
         }
         // Once it has left, nobody would continue it.
-        let is_paused = self.sends_signals();
-        if is_paused {
+        let pauses = self.sends_signals() && !self.session.is_paused();
+        if pauses {
             self.session.pause()?;
         }
         let left = match &self.exclusion {
-            Some(exclusion) => exclusion.leave_out(|| self.let_go(pid)),
-            None => self.let_go(pid),
+            Some(exclusion) => exclusion.leave_out(|| self.let_go(pids)),
+            None => self.let_go(pids),
         };
-        let resumed = if is_paused { self.session.resume() } else { Ok(()) };
+        let resumed = if pauses { self.session.resume() } else { Ok(()) };
         self.session.look();
         left.and(resumed)
     }
 
-    fn let_go(&self, pid: Pid) -> Result<()> {
-        let proc = &self.host.roots.proc;
+    fn let_go(&self, pids: &[Pid]) -> Result<()> {
+        let (proc, journal) = (&self.host.roots.proc, self.session.journal());
+        let mut left = Vec::new();
         for _ in 0..PASSES {
-            let family = self.family(pid);
+            let family = self.family(pids);
             if family.is_empty() {
-                return Ok(());
+                return journal.forget(&left);
             }
-            let tasks: Vec<Pid> = family.iter().flat_map(|&one| threads(proc, one)).collect();
-            self.session.journal().undo_of(&tasks)?;
-            for hierarchy in &self.host.cgroups.hierarchies {
-                let Some(group) = place::own_group(proc, self.holder.pid(), hierarchy) else { continue };
-                // Its own group may have gone; children that were born here have no record.
-                let outside = place::outside(proc, pid, hierarchy).or(group.parent().map(Path::to_owned));
-                let Some(outside) = outside else { continue };
-                for one in &family {
-                    if place::own_group(proc, *one, hierarchy).is_some() {
-                        place::put(&outside.join(PROCS), &one.to_string())?;
+            let task = |tid| Some((tid, Stat::read(proc, tid)?.starttime));
+            left.extend(family.iter().flat_map(|&one| threads(proc, one)).filter_map(task));
+            journal.undo_of(&left, &family)?;
+            for (hierarchy, group) in self.parts() {
+                let outside =
+                    |pid| place::home(proc, pid, hierarchy).filter(|home| !home.starts_with(&group));
+                for &one in &family {
+                    // A child that was born here has no record, and a group that has gone takes nobody back.
+                    let to = self.line(one).find_map(outside).or_else(|| outside(std::process::id() as Pid));
+                    if let Some(to) = to.filter(|_| outside(one).is_none()) {
+                        place::put(&to.join(PROCS), &one.to_string())?;
                     }
                 }
             }
         }
-        Err(Error::unavailable(format!("process {pid} has new children faster than they leave the node")))
+        Err(Error::unavailable("processes have new children faster than they leave the node"))
     }
 
-    /// Those of the members that are this process, or descend from it.
-    fn family(&self, pid: Pid) -> Vec<Pid> {
+    /// What is on the node of these processes, and of those that descend from them.
+    fn family(&self, pids: &[Pid]) -> Vec<Pid> {
+        let mut family = self.members();
+        family.retain(|&one| self.line(one).any(|one| pids.contains(&one)));
+        // One without its first thread is in no list.
+        let unlisted: Vec<Pid> =
+            pids.iter().filter(|pid| !family.contains(pid) && self.is_inside(**pid)).copied().collect();
+        family.extend(unlisted);
+        family
+    }
+
+    /// A process, and those that it descends from.
+    fn line(&self, pid: Pid) -> impl Iterator<Item = Pid> {
         let parent = |one: &Pid| Some(Stat::read(&self.host.roots.proc, *one)?.parent).filter(|one| *one > 0);
-        let mut members = self.members();
         // Numbers that are read at different moments may form a ring.
-        members.retain(|&one| successors(Some(one), parent).take(GENERATIONS).any(|one| one == pid));
-        members
+        successors(Some(pid), parent).take(GENERATIONS)
+    }
+
+    fn is_inside(&self, pid: Pid) -> bool {
+        let home = |hierarchy| place::home(&self.host.roots.proc, pid, hierarchy);
+        self.parts().any(|(hierarchy, group)| home(hierarchy).is_some_and(|home| home.starts_with(group)))
+    }
+
+    /// The node's outermost group in each hierarchy that has one.
+    fn parts(&self) -> impl Iterator<Item = (&Hierarchy, PathBuf)> {
+        let (proc, holder) = (&self.host.roots.proc, self.holder.pid());
+        let part = move |hierarchy| Some((hierarchy, place::own_group(proc, holder, hierarchy)?));
+        self.host.cgroups.hierarchies.iter().filter_map(part)
     }
 
     /// Refuses a process that another emu would go on slowing, in a hierarchy where this node has no group.

@@ -226,6 +226,10 @@ impl Session {
         Ok(())
     }
 
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     /// Holds the tasks to their targets again, within two periods.
     ///
     /// # Errors

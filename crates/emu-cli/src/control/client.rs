@@ -20,7 +20,7 @@ use crate::zone::options::Options;
 /// How long an emu may take to answer: a status may wait for its controllers.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The same where it kills what is in its node, or has the kernel take memory back.
+/// The same where it kills what is in its node, lets it leave, or has the kernel take memory back.
 const LONG_PATIENCE: Duration = Duration::from_secs(15);
 
 /// An emulation at work.
@@ -120,9 +120,9 @@ pub(crate) fn join(emu: Pid, pid: Pid, of: Option<Member>) -> Result<()> {
     order(emu, &Request::Join(pid, of))
 }
 
-/// Has a process leave the node of this emu, with its children.
-pub(crate) fn leave(emu: Pid, pid: Pid) -> Result<()> {
-    order(emu, &Request::Leave(pid))
+/// Has processes leave the node of this emu, with their children.
+pub(crate) fn leave(emu: Pid, pids: &[Pid]) -> Result<()> {
+    order(emu, &Request::Leave(pids.to_vec()))
 }
 
 /// Has what this member has from now on join the node of this emu, as soon as it comes.
@@ -171,8 +171,10 @@ fn ask(emu: Pid, request: &Request) -> Result<Reply> {
     if pid != emu || (user != 0 && user != nix::unistd::geteuid().as_raw()) {
         return Err(Error::not_permitted(format!("process {pid} of user {user} poses as emu {emu}")));
     }
-    let takes_long =
-        matches!(request, Request::Remove(Removal::Kill) | Request::Set(Setting { memory: Some(_), .. }));
+    let takes_long = matches!(
+        request,
+        Request::Remove(Removal::Kill) | Request::Leave(_) | Request::Set(Setting { memory: Some(_), .. })
+    );
     limit(&stream, if takes_long { LONG_PATIENCE } else { PATIENCE })?;
     send(&mut stream, request).and_then(|()| receive(&stream)).map_err(silent)
 }

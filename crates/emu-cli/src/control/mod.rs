@@ -37,8 +37,8 @@ enum Request {
     Set(Setting),
     /// That a process joins the node, and as part of which member.
     Join(Pid, Option<Member>),
-    /// That a process leaves the node, with its children.
-    Leave(Pid),
+    /// That processes leave the node, with their children.
+    Leave(Vec<Pid>),
     /// That what this member has later joins the node, too.
     Watch(Member),
     /// That it does no longer.

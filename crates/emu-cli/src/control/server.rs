@@ -53,8 +53,8 @@ pub(crate) trait Asked {
         Err(no_node())
     }
 
-    /// Has a process leave, with its children.
-    fn leave(&mut self, _pid: Pid) -> Result<()> {
+    /// Has processes leave, with their children.
+    fn leave(&mut self, _pids: &[Pid]) -> Result<()> {
         Err(no_node())
     }
 
@@ -137,7 +137,7 @@ impl Control {
             Request::Status => Ok(()),
             Request::Set(to) => set(asked, to),
             Request::Join(pid, of) => asked.join(*pid, of.clone()),
-            Request::Leave(pid) => asked.leave(*pid),
+            Request::Leave(pids) => asked.leave(pids),
             Request::Watch(member) => asked.watch(member, true),
             Request::Unwatch(member) => asked.watch(member, false),
             Request::Remove(how) => asked.remove(*how),

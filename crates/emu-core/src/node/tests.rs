@@ -1,4 +1,5 @@
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use super::*;
@@ -67,6 +68,6 @@ fn what_could_not_be_stopped_is_no_member() {
     let refused = node.adopt(leaderless.pid()).unwrap_err();
     assert!(refused.to_string().contains("without its first thread"), "{refused}");
     leaderless.end();
-    assert!(node.leave(leaderless.pid()).unwrap_err().to_string().contains("is not on the node"));
+    assert!(node.leave(&[leaderless.pid()]).unwrap_err().to_string().contains("is not on the node"));
     node.remove().1.unwrap();
 }

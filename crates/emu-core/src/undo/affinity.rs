@@ -66,15 +66,33 @@ impl Undoer<'_, '_> {
         Ok(true)
     }
 
+    /// Restores what the threads of these processes have inherited.
+    pub(super) fn restore_processes(&mut self, processes: &[Pid], since: u64, [cpus, ours]: [Field<'_>; 2]) {
+        let binding = self.binding(since, [cpus, ours]);
+        for &pid in processes {
+            match binding.take_from(self.places.proc(), pid) {
+                Ok(_) | Err(Errno::NOENT | Errno::SRCH) => {}
+                Err(cause) => {
+                    let cause = Cause(cause);
+                    self.failed(format_args!("cannot let process {pid} run on CPUs {cpus}: {cause}"));
+                }
+            }
+        }
+    }
+
+    fn binding(&self, since: u64, lists: [Field<'_>; 2]) -> Binding {
+        let [cpus, ours] = lists.map(|list| parse_cpus(list).unwrap_or_default());
+        Binding { cpus, ours: both(&ours, self.online().as_ref()), since }
+    }
+
     pub(super) fn restore_inherited(
         &mut self,
         tasks: TaskSetField<'_>,
         since: u64,
         [cpus, ours]: [Field<'_>; 2],
     ) -> bool {
-        let (ours_text, ours) = (ours, parse_cpus(ours).unwrap_or_default());
-        let (cpus_text, cpus) = (cpus, parse_cpus(cpus).unwrap_or_default());
-        let binding = Binding { cpus, ours: both(&ours, self.online().as_ref()), since };
+        let (cpus_text, ours_text) = (cpus, ours);
+        let binding = self.binding(since, [cpus, ours]);
         let proc = self.places.proc();
         let mut is_last = false;
         for _ in 0..LOOKS {

@@ -11,12 +11,12 @@ use super::file::SWITCHES;
 use super::lines::{COPIED, COPY, COPYING};
 use super::places::FixedText;
 use super::record::{Step, Task};
-use crate::sys::Pid;
 
 type FileField<'a> = (&'a [u8], &'a [u8]);
 
-/// What is of a single task counts while the task `exists`, and what is of its children where it has not left.
-pub(super) fn copied(lines: &[u8], exists: &dyn Fn(Task) -> bool, left: &[Pid]) -> Vec<u8> {
+/// What is of a single task counts while the task `exists`; of one that has `left`, what would be done however it is by then, does
+/// not.
+pub(super) fn copied(lines: &[u8], exists: &dyn Fn(Task) -> bool, left: &[Task]) -> Vec<u8> {
     let records: Vec<_> = lines
         .split(|&byte| byte == b'\n')
         .filter(|line| !line.is_empty() && ![COPYING, COPIED].contains(line))
@@ -29,7 +29,11 @@ pub(super) fn copied(lines: &[u8], exists: &dyn Fn(Task) -> bool, left: &[Pid]) 
     for (number, (record, counts)) in records.iter().zip(counts.iter_mut()).enumerate().rev() {
         let newest = number + 1 == records.len();
         match Step::parse(record) {
-            Some(step) if step.task().is_some_and(|task| left.contains(&task.pid)) => *counts = false,
+            Some(
+                Step::Continue(task) | Step::Return { task, .. } | Step::Affinity { task, ours: None, .. },
+            ) if left.contains(&task) => {
+                *counts = false;
+            }
             Some(Step::File { new, .. }) if new.is_empty() => *counts = newest,
             Some(Step::File { path, old, .. }) => {
                 let mut text = FixedText::new();
@@ -100,9 +104,12 @@ mod tests {
         };
         let records = of(1) + &of(2) + "+inherited-of\t1\t1\t1\t0-1\t0\n";
         let exists = |task: Task| task == Task { pid: 2, starttime: 1 };
-        let copied = |left| String::from_utf8(copied(records.as_bytes(), &exists, left)).unwrap();
+        let copied = |left: &[(i32, u64)]| {
+            String::from_utf8(copied(records.as_bytes(), &exists, &Task::all(left))).unwrap()
+        };
         assert_eq!(copied(&[]), format!("copying\n{}+inherited-of\t1\t1\t1\t0-1\t0\ncopied\n", of(2)));
-        assert_eq!(copied(&[1]), format!("copying\n{}copied\n", of(2)));
-        assert_eq!(copied(&[2]), "copying\n+inherited-of\t1\t1\t1\t0-1\t0\ncopied\n");
+        let left = copied(&[(2, 1)]);
+        assert_eq!(left, "copying\n+affinity\t2\t1\t0-1\t0\n+inherited-of\t1\t1\t1\t0-1\t0\ncopied\n");
+        assert_eq!(copied(&[(2, 7)]), copied(&[]));
     }
 }

@@ -52,6 +52,7 @@ use form::Form;
 use header::{Header, boot};
 use open_journal::{OpenJournal, Phase};
 use places::Places;
+use record::Task;
 use restore::restore_in;
 use state::StateDir;
 
@@ -163,13 +164,21 @@ impl Journal {
         self.open_journal().guardian.set_paused(is_paused);
     }
 
-    /// Undoes what is recorded of single tasks, by their numbers, and forgets it: at the end of the session nothing is done to
-    /// them.
+    /// Moves tasks back, and gives them and those of `processes` the CPUs back that the session took from them. Tasks are told
+    /// by their number and start. What is stopped stays so.
     ///
     /// # Errors
     /// Something could not be undone. It is tried again at the end of the session.
-    pub(crate) fn undo_of(&self, tasks: &[Pid]) -> Result<()> {
-        self.open_journal().undo_of(tasks)
+    pub(crate) fn undo_of(&self, tasks: &[(Pid, u64)], processes: &[Pid]) -> Result<()> {
+        self.open_journal().undo_of(&Task::all(tasks), processes)
+    }
+
+    /// Forgets where tasks came from: at the end of the session they stay where they are.
+    ///
+    /// # Errors
+    /// The journal cannot be written anew: at the end they are moved back.
+    pub(crate) fn forget(&self, tasks: &[(Pid, u64)]) -> Result<()> {
+        self.open_journal().copy(&Task::all(tasks))
     }
 
     /// Ends the session: undoes every record, newest first, and removes the journal. Clones can record nothing

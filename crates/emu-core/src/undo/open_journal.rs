@@ -23,7 +23,7 @@ use super::header::{Header, LiveSession};
 use super::lines::{LINE_MAX, WINDOW};
 use super::peers::{Peers, SharingLock};
 use super::places::Places;
-use super::record::{Step, Undo};
+use super::record::{Step, Task, Undo};
 use super::replay::{check, finish, undo, undo_of};
 use super::state::{PATIENCE, StateDir, lock_within};
 use super::task;
@@ -216,7 +216,8 @@ impl OpenJournal {
             return Err(Error::new(ErrorKind::Failed, format!("cannot record `{record}`: {why}")));
         }
         if self.length - self.begin > self.copy_at {
-            self.copy(&[]);
+            // Else it grows on.
+            let _ = self.copy(&[]);
         }
         let length = self.length + line.len() as u64;
         if length - self.begin > JOURNAL_MAX {
@@ -242,25 +243,23 @@ impl OpenJournal {
         Ok(())
     }
 
-    /// Copies the records that still count, those of tasks that have `left` not, and frees the space before them. If that
-    /// fails, the journal grows on.
-    fn copy(&mut self, left: &[Pid]) {
+    /// Copies the records that still count, not those of tasks that have `left`, and frees the space before them. If that fails,
+    /// all records count on.
+    pub(super) fn copy(&mut self, left: &[Task]) -> Result<()> {
         let mut lines = vec![0; (self.length - self.begin) as usize];
         let first = self.length;
-        if self.file.read_exact_at(&mut lines, self.begin).is_err() {
-            return;
-        }
+        let read = self.file.read_exact_at(&mut lines, self.begin);
+        read.map_err(|cause| Error::file("read", &self.path(), cause))?;
         let proc = self.places.proc();
         let copied = copy::copied(&lines, &|task| task::is_same(proc, task).unwrap_or(true), left);
         self.copy_at = COPY_AT.max(2 * copied.len() as u64);
-        if self.write(&copied).is_err() {
-            return;
-        }
+        self.write(&copied)?;
+        self.begin = first;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // The header and the newline before the copy stay. A file system frees whole blocks and zeroes the rest.
-        if fallocate(&self.file, flags, self.header, first - 1 - self.header).is_ok() {
-            self.begin = first;
-        }
+        // The header and the newline before the copy stay. A file system frees whole blocks and zeroes the rest, or cannot: then
+        // the file grows.
+        let _ = fallocate(&self.file, flags, self.header, first - 1 - self.header);
+        Ok(())
     }
 
     pub(super) fn write_file(&mut self, path: &Path, form: Form, value: &str) -> Result<String> {
@@ -321,20 +320,16 @@ impl OpenJournal {
         Ok(())
     }
 
-    pub(super) fn undo_of(&mut self, tasks: &[Pid]) -> Result<()> {
+    pub(super) fn undo_of(&mut self, tasks: &[Task], processes: &[Pid]) -> Result<()> {
         let mut problems = Vec::new();
         let Self { places, file, window, .. } = self;
-        let read = undo_of(tasks, file.as_fd(), places, window, &mut |gravity, message| {
+        let read = undo_of((tasks, processes), file.as_fd(), places, window, &mut |gravity, message| {
             if gravity == Gravity::Failure {
                 problems.push(message.to_string());
             }
         });
         read.map_err(|cause| Error::file("read", &self.path(), cause.into()))?;
-        if !problems.is_empty() {
-            return Err(incomplete(&problems));
-        }
-        self.copy(tasks);
-        Ok(())
+        if problems.is_empty() { Ok(()) } else { Err(incomplete(&problems)) }
     }
 
     pub(super) fn undo(&mut self) -> Result<()> {

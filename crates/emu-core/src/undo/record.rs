@@ -207,6 +207,10 @@ pub(super) struct Task {
 }
 
 impl Task {
+    pub(super) fn all(tasks: &[(Pid, u64)]) -> Vec<Self> {
+        tasks.iter().map(|&(pid, starttime)| Self { pid, starttime }).collect()
+    }
+
     pub(super) fn parse(fields: &mut Fields<'_>) -> Option<Self> {
         let pid = fields.next()?.number().filter(|&pid: &Pid| pid > 0)?;
         Some(Self { pid, starttime: fields.next()?.number()? })
@@ -264,18 +268,6 @@ pub(super) enum TaskSetField<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// The task whose record it is, or whose children's; `None` of what is not of one task.
-    pub(super) fn task(&self) -> Option<Task> {
-        match *self {
-            Self::Continue(task)
-            | Self::Return { task, .. }
-            | Self::Affinity { task, .. }
-            | Self::Inherited { tasks: TaskSetField::DescendantsOf(task), .. }
-            | Self::Kill(task) => Some(task),
-            _ => None,
-        }
-    }
-
     /// Reads a line without its newline; `None` when it is no record.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = Fields::of(line)?;

@@ -18,7 +18,7 @@ use super::group;
 use super::lines::{Backwards, DONE, ENDING, LEFT};
 use super::peers::Peers;
 use super::places::{Cause, Places, VALUE_MAX, write_once};
-use super::record::{Step, TaskSetField};
+use super::record::{Step, Task, TaskSetField};
 use super::undoer::{Gravity, LeftFiles, Report, Undoer};
 use crate::sys::Pid;
 
@@ -130,23 +130,31 @@ pub(super) fn let_run(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8
     }
 }
 
-/// Carries out what is recorded of the tasks with these numbers, and leaves all else, the journal too, as it is.
+/// Moves tasks back and gives them the CPUs back, and to all threads of `processes` those that they have inherited from them.
+/// Leaves all else, the journal too, as it is.
 pub(super) fn undo_of(
-    tasks: &[Pid],
+    (tasks, processes): (&[Task], &[Pid]),
     journal: BorrowedFd<'_>,
     places: &Places,
     window: &mut [u8],
     report: Report<'_>,
 ) -> rustix::io::Result<()> {
     let mut lines = Backwards::new(journal, window)?;
-    let (mut left, mut all_continued) = (LeftFiles::default(), false);
+    let mut left = LeftFiles::default();
     while let Some(line) = lines.next()? {
-        let Some(step) = Step::parse(line) else { continue };
-        all_continued |= matches!(step, Step::Continued);
-        let counts = !(all_continued && matches!(step, Step::Continue(_)));
-        if counts && step.task().is_some_and(|task| tasks.contains(&task.pid)) {
-            Undoer { places, peers: None, newest: false, left: &mut left, report: &mut *report }
-                .carry_out(step);
+        let mut undoer = Undoer { places, peers: None, newest: false, left: &mut left, report: &mut *report };
+        match Step::parse(line) {
+            Some(step @ (Step::Return { task, .. } | Step::Affinity { task, .. }))
+                if tasks.contains(&task) =>
+            {
+                undoer.carry_out(step);
+            }
+            Some(Step::Inherited { tasks: TaskSetField::DescendantsOf(task), since, cpus, ours })
+                if tasks.contains(&task) =>
+            {
+                undoer.restore_processes(processes, since, [cpus, ours]);
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -238,7 +246,6 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::super::lines::WINDOW;
-    use super::super::record::Task;
     use super::super::tests::{Sleeper, playground};
     use super::*;
 

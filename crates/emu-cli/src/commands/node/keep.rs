@@ -213,8 +213,8 @@ impl Asked for Kept {
         Ok(())
     }
 
-    fn leave(&mut self, pid: Pid) -> Result<()> {
-        self.node.leave(pid)?;
+    fn leave(&mut self, pids: &[Pid]) -> Result<()> {
+        self.node.leave(pids)?;
         self.joined = self.joined();
         Ok(())
     }

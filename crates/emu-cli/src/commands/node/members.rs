@@ -68,13 +68,8 @@ impl fmt::Display for Join {
 
 /// What is to be done for the members of the file, none of which may be on two nodes; and in words those that are gone.
 pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Join>, Vec<String>), Failure> {
-    let (mut leaves, mut takes, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut leaves, mut found, mut starts) = (Vec::new(), Vec::new(), Vec::new());
     let (mut later, mut gone) = (Vec::new(), Vec::new());
-    let leaving = |node: &str| {
-        let members = specs.get(node).map(Spec::members).unwrap_or_default();
-        let joined = there.get(node).map_or(&[][..], |(_, working)| &working.joined);
-        joined.iter().filter(move |joined| !members.contains(&joined.of))
-    };
     let mut named: BTreeMap<Member, &str> = BTreeMap::new();
     let mut owned: BTreeMap<Pid, (&str, Member)> = BTreeMap::new();
     for (node, spec) in specs {
@@ -102,9 +97,15 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             if member.comes_again() && !is_watched {
                 later.push(Join::Watch { node: node.to_owned(), member: member.clone() });
             }
+            let elsewhere = there.iter().filter(|(name, _)| *name != node);
+            let elsewhere = elsewhere.flat_map(|(_, (_, working))| &working.joined);
+            let moved: Vec<_> =
+                elsewhere.filter(|joined| joined.of == member).map(|joined| joined.pid).collect();
             let pids = match pids_of(host, &member)? {
                 Ok(pids) => pids,
                 Err(_) if is_watched || has(&member) => continue,
+                // The other node has them in its own cgroup.
+                Err(_) if !moved.is_empty() => moved,
                 Err(why) => {
                     let then = if member.comes_again() { "; it joins when it runs" } else { "" };
                     gone.push(format!("node {node} goes without {member}: {why}{then}"));
@@ -117,38 +118,49 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
                     let what = format!("process {pid}, of {theirs} and {member},");
                     return Err(on_two(&what, other, node).into());
                 }
-                let is_there = |(name, (_, working)): &(&String, &(LiveSession, Working))| {
-                    // With its children.
-                    let leaves = || leaving(name).any(|joined| pids.contains(&joined.pid));
-                    *name != node && working.members.contains(pid) && !leaves()
-                };
-                if let Some((other, _)) = there.iter().find(is_there) {
-                    let error = Error::usage(format!("process {pid} of {member} is on node {other}"));
-                    return Err(error.hint(format!("end it, or leave it out of node {node}")).into());
-                }
             }
-            let new = |pid: &Pid| working.is_none_or(|working| !working.members.contains(pid));
-            let pids: Vec<_> = pids.into_iter().filter(new).collect();
-            if !pids.is_empty() {
-                takes.push(Join::Take { node: node.to_owned(), member, pids });
-            }
+            found.push((node, member, pids));
         }
     }
-    for node in there.keys() {
-        for Joined { pid, of } in leaving(node) {
+    let mut leaving: BTreeMap<&str, Vec<Pid>> = BTreeMap::new();
+    for (node, (_, working)) in there {
+        let members = specs.get(node).map(Spec::members).unwrap_or_default();
+        for Joined { pid, of } in working.joined.iter().filter(|joined| !members.contains(&joined.of)) {
             // It may be there by another member.
             if owned.get(pid).is_some_and(|(owner, _)| owner == node) {
                 continue;
             }
+            if let Member::Run(_) = of {
+                gone.push(format!("node {node} keeps {of}, which is not in the file: process {pid}"));
+                continue;
+            }
+            leaving.entry(node).or_default().push(*pid);
             match leaves.last_mut() {
-                _ if matches!(of, Member::Run(_)) => {
-                    gone.push(format!("node {node} keeps {of}, which is not in the file: process {pid}"));
-                }
                 Some(Join::Leave { node: of_node, member, pids }) if of_node == node && member == of => {
                     pids.push(*pid);
                 }
                 _ => leaves.push(Join::Leave { node: node.clone(), member: of.clone(), pids: vec![*pid] }),
             }
+        }
+    }
+    // With those that leave go their children, also such as are to stay: these join again.
+    let mut stays: BTreeMap<Pid, &str> = BTreeMap::new();
+    for (node, (_, working)) in there {
+        stays.extend(working.members.iter().map(|pid| (*pid, node.as_str())));
+        let left = leaving.get(node.as_str()).map_or(Ok(Vec::new()), |pids| family(pids.clone()))?;
+        stays.retain(|pid, of| of != node || !left.contains(pid));
+    }
+    let mut takes = Vec::new();
+    for (node, member, mut pids) in found {
+        if let Some((pid, other)) =
+            pids.iter().find_map(|pid| stays.get_key_value(pid)).filter(|(_, other)| **other != node)
+        {
+            let error = Error::usage(format!("process {pid} of {member} is on node {other}"));
+            return Err(error.hint(format!("end it, or leave it out of node {node}")).into());
+        }
+        pids.retain(|pid| !stays.contains_key(pid));
+        if !pids.is_empty() {
+            takes.push(Join::Take { node: node.to_owned(), member, pids });
         }
     }
     // What is taken is known to those who watch.
@@ -232,7 +244,7 @@ impl Join {
         let emu = find_node(self.node())?.pid;
         match self {
             Self::Take { member, pids, .. } => Ok(take(emu, member, pids)?),
-            Self::Leave { pids, .. } => Ok(leave(emu, pids)?),
+            Self::Leave { pids, .. } => Ok(let_go(emu, pids)?),
             Self::Start { command, .. } => start(emu, command),
             Self::Watch { member, .. } => Ok(control::watch(emu, member)?),
             Self::Unwatch { member, .. } => Ok(control::unwatch(emu, member)?),
@@ -244,10 +256,14 @@ impl Join {
         let working = find_node(self.node()).and_then(|session| control::working(session.pid));
         let Ok(working) = working else { return false };
         let command = match self {
-            Self::Take { pids, .. } => return leave(working.pid, pids).is_ok(),
+            Self::Take { pids, .. } => return leave(&working, pids).is_ok(),
             Self::Leave { member, pids, .. } => return take(working.pid, member, pids).is_ok(),
             Self::Start { command, .. } => Member::Run(command.clone()),
-            Self::Watch { member, .. } => return control::unwatch(working.pid, member).is_ok(),
+            Self::Watch { member, .. } => {
+                let came = working.joined.iter().filter(|joined| joined.of == *member);
+                let came: Vec<_> = came.map(|joined| joined.pid).collect();
+                return control::unwatch(working.pid, member).and_then(|()| leave(&working, &came)).is_ok();
+            }
             Self::Unwatch { member, .. } => return control::watch(working.pid, member).is_ok(),
         };
         working.joined.iter().filter(|joined| joined.of == command).all(|joined| {
@@ -261,30 +277,44 @@ impl Join {
 /// A process that has ended meanwhile is none that fails. Where a member is not watched, children that were born meanwhile
 /// are looked for.
 fn take(emu: Pid, member: &Member, pids: &[Pid]) -> Result<()> {
+    let mut done = control::working(emu)?.members;
     for _ in 0..PASSES {
         let mut new = if member.comes_again() { pids.to_vec() } else { family(pids.to_vec())? };
-        let there = control::working(emu)?.members;
-        new.retain(|pid| !there.contains(pid) && lives(*pid));
+        new.retain(|pid| !done.contains(pid) && lives(*pid));
         if new.is_empty() {
             return Ok(());
         }
         for pid in new {
             let joined = control::join(emu, pid, Some(member.clone()));
             joined.or_else(|error| if lives(pid) { Err(error) } else { Ok(()) })?;
+            done.push(pid);
         }
     }
     Err(Error::unavailable(format!("{member} has new children faster than they join")))
 }
 
-/// Those that are still there leave, each with its children.
-fn leave(emu: Pid, pids: &[Pid]) -> Result<()> {
-    for &pid in pids {
-        let is_there = || Ok::<_, Error>(control::working(emu)?.members.contains(&pid));
-        if is_there()? {
-            control::leave(emu, pid).or_else(|error| if is_there()? { Err(error) } else { Ok(()) })?;
-        }
+/// Has those leave that are there still, with their children. One may end meanwhile.
+fn let_go(emu: Pid, pids: &[Pid]) -> Result<()> {
+    let there = still_there(emu, pids)?;
+    if there.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let left = control::leave(emu, &there);
+    left.or_else(|error| if still_there(emu, pids)?.is_empty() { Ok(()) } else { Err(error) })
+}
+
+/// Those of these processes that are on the node of this emu.
+fn still_there(emu: Pid, pids: &[Pid]) -> Result<Vec<Pid>> {
+    let members = control::working(emu)?.members;
+    Ok(pids.iter().filter(|pid| members.contains(pid)).copied().collect())
+}
+
+/// The same, but others that leave with them, as children, join again.
+fn leave(before: &Working, pids: &[Pid]) -> Result<()> {
+    let emu = before.pid;
+    let_go(emu, pids)?;
+    let stay = before.joined.iter().filter(|joined| !pids.contains(&joined.pid));
+    stay.cloned().try_for_each(|Joined { pid, of }| take(emu, &of, &[pid]))
 }
 
 /// Starts a command on the node of this emu, apart from this terminal.

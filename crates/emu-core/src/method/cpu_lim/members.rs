@@ -319,7 +319,7 @@ impl Member {
     pub(crate) fn signal(&self, proc: &Path, sent: Signal) -> Sent {
         let outcome = match &self.pidfd {
             Some(pidfd) => signal::send(pidfd.as_fd(), self.pid, sent),
-            None => open(self.pid).and_then(|pidfd| {
+            None => open(self.pid).map_err(no_process).and_then(|pidfd| {
                 // Read after opening: if this is the process meant, then the pidfd is its.
                 if Stat::read(proc, self.pid).is_some_and(|stat| stat.starttime == self.starttime) {
                     signal::send(pidfd.as_fd(), self.pid, sent)
@@ -336,8 +336,7 @@ impl Sent {
     pub(super) fn of(outcome: rustix::io::Result<()>) -> Self {
         match outcome {
             Ok(()) => Self::Yes,
-            // The number is another process's thread's by now.
-            Err(Errno::SRCH | Errno::INVAL) => Self::Gone,
+            Err(Errno::SRCH) => Self::Gone,
             // Whoever is held and taken for gone would be stopped for ever.
             Err(_) => Self::Refused,
         }
@@ -346,6 +345,11 @@ impl Sent {
 
 fn open(pid: Pid) -> rustix::io::Result<OwnedFd> {
     process::pidfd_open(process::Pid::from_raw(pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())
+}
+
+/// A number may be another process's thread's by now.
+fn no_process(cause: Errno) -> Errno {
+    if matches!(cause, Errno::INVAL | Errno::NOENT) { Errno::SRCH } else { cause }
 }
 
 /// Whether this process may signal another, without doing so.

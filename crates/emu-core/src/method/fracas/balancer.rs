@@ -170,7 +170,7 @@ impl Balancer {
         let now = time::now();
         let busy = self.busy(governed)?;
         let (cpus_changed, renewed) = self.look_at_cpus(now);
-        let any_busy = busy.contains(&true) || std::mem::take(&mut self.has_woken);
+        let any_busy = std::mem::take(&mut self.has_woken) || busy.contains(&true);
         let mut changed = busy != self.busy || cpus_changed;
         self.busy = busy;
         if any_busy {
