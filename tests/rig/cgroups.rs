@@ -129,6 +129,11 @@ fn a_node_has_memory_and_a_cpu_of_its_own_with_cgroup_v2() {
         let wanted = [&bytes, "inside 1", "outside 0", "eater 137", "after 0-1"];
         assert_eq!(of_it, wanted, "{end}: {}", report.text());
     }
+    for method in ["cpu-lim", "cpu-freeze", "fracas"] {
+        let of_it: Vec<_> = report.lines(method).map(|words| words.join(" ")).collect();
+        let wanted = ["joined /emu 1", "left /home 0-1", "members []", "removed /home 0-1"];
+        assert_eq!(of_it, wanted, "{method}: {}", report.text());
+    }
 }
 
 /// The text with its lines joined.

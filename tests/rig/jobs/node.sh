@@ -1,5 +1,6 @@
 # node.sh: a node with memory and a CPU of its own, ended by its removal and by the death of its emu. Writes "END limit BYTES",
-# "END inside CPUS", "END outside CPUS" while it is there and "END after CPUS" then, "END eater STATUS", "END left WORDS".
+# "END inside CPUS", "END outside CPUS" while it is there and "END after CPUS" then, "END eater STATUS", "END left WORDS". Then
+# what a file has join and leave, by each method: "METHOD joined PLACE" and "METHOD left PLACE", "METHOD removed PLACE".
 . /jobs/common.sh
 
 cpus_of() { # PID
@@ -35,5 +36,29 @@ for end in removed killed; do
   echo "$end after $(cpus_of $other)"
   find /sys/fs/cgroup -name 'emu-*' | sed "s/^/$end left /"
 done
+
+place_of() { # PID
+  sed -n 's/^0:://p' "/proc/$1/cgroup" | tr -d '\n'
+  echo " $(cpus_of "$1")"
+}
+
+# In a group of its own, and with a child.
+mkdir /sys/fs/cgroup/home
+sh -c 'while :; do sleep 0.05; done' &
+shell=$!
+echo $shell > /sys/fs/cgroup/home/cgroup.procs
+node() { # METHOD MEMBERS
+  printf '[node.one]\ncpus = "1"\nspeed = "50%%"\nmethod = "%s"\n%s\n' "$1" "$2" | emu node apply - --quiet || exit
+}
+for method in cpu-lim cpu-freeze fracas; do
+  node $method "pids = [$shell]"
+  place_of $shell | sed "s/emu-.* /emu /; s/^/$method joined /"
+  node $method ""
+  echo "$method left $(place_of $shell)"
+  emu node list --json | tr -d ' \n' | sed -n "s/.*\"members\":\(\[[^]]*\]\).*/$method members \1\n/p"
+  emu node remove one
+  echo "$method removed $(place_of $shell)"
+done
+kill $shell
 kill $other
 exit 0
