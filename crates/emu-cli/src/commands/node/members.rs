@@ -122,39 +122,12 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             found.push((node, member, pids));
         }
     }
-    let mut leaving: BTreeMap<&str, Vec<Pid>> = BTreeMap::new();
-    for (node, (_, working)) in there {
-        let members = specs.get(node).map(Spec::members).unwrap_or_default();
-        for Joined { pid, of } in working.joined.iter().filter(|joined| !members.contains(&joined.of)) {
-            // It may be there by another member.
-            if owned.get(pid).is_some_and(|(owner, _)| owner == node) {
-                continue;
-            }
-            if let Member::Run(_) = of {
-                gone.push(format!("node {node} keeps {of}, which is not in the file: process {pid}"));
-                continue;
-            }
-            leaving.entry(node).or_default().push(*pid);
-            match leaves.last_mut() {
-                Some(Join::Leave { node: of_node, member, pids }) if of_node == node && member == of => {
-                    pids.push(*pid);
-                }
-                _ => leaves.push(Join::Leave { node: node.clone(), member: of.clone(), pids: vec![*pid] }),
-            }
-        }
-    }
-    // With those that leave go their children, also such as are to stay: these join again.
-    let mut stays: BTreeMap<Pid, &str> = BTreeMap::new();
-    for (node, (_, working)) in there {
-        stays.extend(working.members.iter().map(|pid| (*pid, node.as_str())));
-        let left = leaving.get(node.as_str()).map_or(Ok(Vec::new()), |pids| family(pids.clone()))?;
-        stays.retain(|pid, of| of != node || !left.contains(pid));
-    }
+    leaves.extend(leaving(specs, there, &owned, &mut gone));
+    let stays = staying(there, &leaves)?;
     let mut takes = Vec::new();
     for (node, member, mut pids) in found {
-        if let Some((pid, other)) =
-            pids.iter().find_map(|pid| stays.get_key_value(pid)).filter(|(_, other)| **other != node)
-        {
+        let is_elsewhere = |pid| stays.get_key_value(pid).filter(|(_, other)| **other != node);
+        if let Some((pid, other)) = pids.iter().find_map(is_elsewhere) {
             let error = Error::usage(format!("process {pid} of {member} is on node {other}"));
             return Err(error.hint(format!("end it, or leave it out of node {node}")).into());
         }
@@ -165,6 +138,50 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
     }
     // What is taken is known to those who watch.
     Ok((leaves.into_iter().chain(takes).chain(starts).chain(later).collect(), gone))
+}
+
+/// What is there by members that are no longer in the file, unless it is `owned` by another one of the node. Commands stay, and
+/// are told as `kept`.
+fn leaving(
+    specs: &Specs,
+    there: &There,
+    owned: &BTreeMap<Pid, (&str, Member)>,
+    kept: &mut Vec<String>,
+) -> Vec<Join> {
+    let mut leaves: Vec<Join> = Vec::new();
+    for (node, (_, working)) in there {
+        let members = specs.get(node).map(Spec::members).unwrap_or_default();
+        for Joined { pid, of } in working.joined.iter().filter(|joined| !members.contains(&joined.of)) {
+            if owned.get(pid).is_some_and(|(owner, _)| owner == node) {
+                continue;
+            }
+            match leaves.last_mut() {
+                _ if matches!(of, Member::Run(_)) => {
+                    kept.push(format!("node {node} keeps {of}, which is not in the file: process {pid}"));
+                }
+                Some(Join::Leave { node: last, member, pids }) if last == node && member == of => {
+                    pids.push(*pid);
+                }
+                _ => leaves.push(Join::Leave { node: node.clone(), member: of.clone(), pids: vec![*pid] }),
+            }
+        }
+    }
+    leaves
+}
+
+/// What is on which node when they have left: their children go with them, also such as join again.
+fn staying<'a>(there: &'a There, leaves: &[Join]) -> Result<BTreeMap<Pid, &'a str>> {
+    let of_node = |(node, (_, working)): (&'a String, &'a (LiveSession, Working))| {
+        working.members.iter().map(|pid| (*pid, node.as_str()))
+    };
+    let mut stays: BTreeMap<Pid, &str> = there.iter().flat_map(of_node).collect();
+    for leave in leaves {
+        if let Join::Leave { node, pids, .. } = leave {
+            let left = family(pids.clone())?;
+            stays.retain(|pid, of| of != node || !left.contains(pid));
+        }
+    }
+    Ok(stays)
 }
 
 fn on_two(what: &str, one: &str, other: &str) -> Error {
