@@ -50,8 +50,8 @@ const OFF_IN_STEP: f64 = 0.03;
 const EXEC_MS: f64 = 20.0;
 
 fn main() -> ExitCode {
-    if std::env::var_os(COUNT).is_some() {
-        return count();
+    if let Some(every) = std::env::var(COUNT).ok().and_then(|every| every.parse().ok()) {
+        return count(every);
     }
     common::main("nodes", |run| {
         let methods = METHODS.iter().filter(|method| !method.about().has(Trait::Published));
@@ -75,14 +75,16 @@ fn now() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Whoever reads runs on the same CPUs.
-const TELLS_EVERY: Duration = Duration::from_millis(5);
+/// How often a program tells what it has counted: whoever reads runs on the same CPUs, and what it did between is told by a
+/// straight line.
+const SELDOM: Duration = Duration::from_millis(5);
+const OFTEN: Duration = Duration::from_millis(1);
 
 /// Between two looks at the clock, which are few beside them.
 const AT_ONCE: u64 = 5_000;
 
 /// Computes, and writes the time and the number of steps, until nobody reads.
-fn count() -> ExitCode {
+fn count(every: f64) -> ExitCode {
     let (mut steps, mut state, mut next, mut out) = (0_u64, 1_u64, now(), stdout().lock());
     loop {
         // Each step waits for the one before: what runs on the CPU's sibling takes nothing from it.
@@ -95,7 +97,7 @@ fn count() -> ExitCode {
             if writeln!(out, "{at:.9} {steps}").and_then(|()| out.flush()).is_err() {
                 return ExitCode::SUCCESS;
             }
-            next = at + TELLS_EVERY.as_secs_f64();
+            next = at + every;
         }
     }
 }
@@ -107,13 +109,13 @@ struct Counter {
 }
 
 impl Counter {
-    fn start(cpu: CpuId) -> Result<Self> {
+    fn start(cpu: CpuId, every: Duration) -> Result<Self> {
         let failed = |cause| Error::io("cannot start a program that counts", cause);
         let this = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new("taskset")
             .args(["-c", &cpu.to_string()])
             .arg(this)
-            .env(COUNT, "1")
+            .env(COUNT, every.as_secs_f64().to_string())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(failed)?;
@@ -225,7 +227,7 @@ fn nodes(run: &mut Run, method: MethodId) -> Result<()> {
     };
     let mut seen = Vec::new();
     for _ in 0..run.options.pairs {
-        let counters = [Counter::start(one)?, Counter::start(two)?];
+        let counters = [Counter::start(one, SELDOM)?, Counter::start(two, SELDOM)?];
         let native = given(&counters)?;
         // One that burns would take from whatever is on its CPU.
         let mut node = |cpu, share| {
@@ -284,7 +286,7 @@ struct Retargeted {
 fn retarget(run: &mut Run, method: MethodId) -> Result<()> {
     let Some(cpu) = run.host.allowed.first() else { return Ok(()) };
     let Some(prepared) = prepared(run, "retarget", method, cpu, BETWEEN[0]) else { return Ok(()) };
-    let counter = Counter::start(cpu)?;
+    let counter = Counter::start(cpu, OFTEN)?;
     let [Given { rate: native, .. }] = given(from_ref(&counter))?;
     let mut session = Session::engage(&prepared, "bench", Tasks::Processes(vec![counter.pid()]))?;
     sleep(SETTLE);
@@ -352,7 +354,7 @@ fn trace(run: &mut Run, method: MethodId) -> Result<()> {
     let Some(prepared) = prepared(run, "trace", method, cpu, first) else { return Ok(()) };
     let one = [cpu].into_iter().collect();
     let mut player = Player::new(&run.host, trace, Some(&one), emu_core::AtEnd::Hold)?;
-    let counter = Counter::start(cpu)?;
+    let counter = Counter::start(cpu, OFTEN)?;
     let [Given { rate: before, .. }] = given(from_ref(&counter))?;
     let mut session = Session::engage(&prepared, "bench", Tasks::Processes(vec![counter.pid()]))?;
     sleep(SETTLE);

@@ -220,6 +220,7 @@ impl<S: Stop> LoopState<S> {
         loop {
             let (Command::Run(share), generation) = wait.command() else { return self.stopper.release() };
             if share.to_bits() != self.share.to_bits() {
+                index = self.begin_anew(index);
                 self.share = share;
                 self.progress.counters.restart();
             }
@@ -227,6 +228,19 @@ impl<S: Stop> LoopState<S> {
                 index = self.one_period(index, wait)?;
             }
         }
+    }
+
+    /// Ends the period under way, which owes nothing for the rest of it: a new share holds from now on. Where new shares come
+    /// faster than periods end, it waits for the next one, as each begins with a stop.
+    fn begin_anew(&mut self, next: i64) -> i64 {
+        let now = time::now();
+        let left = self.grid.begin(next) - now;
+        if left <= 0 || now < self.grid.begin(1) {
+            return next;
+        }
+        self.ledger.settle((1.0 - self.share) * left as f64);
+        self.grid = Grid::new(now, self.grid.period());
+        0
     }
 
     fn one_period(&mut self, index: i64, wait: &Wait<f64>) -> Result<i64> {
@@ -251,7 +265,8 @@ impl<S: Stop> LoopState<S> {
         }
         // At full speed the tasks are not stopped, whatever is owed: emu itself may be about to be stopped.
         if (self.share < 1.0 && self.ledger.owed() >= STOP_MIN) || self.first.is_some() {
-            self.stop_once(woken, latest, run, wait)?;
+            let kept = Some(self.share).filter(|_| index > 0);
+            self.stop_once(woken, latest, run, (wait, kept))?;
         }
         let counters = &self.progress.counters;
         counters.add_elapsed(late * period + length);
@@ -267,7 +282,13 @@ impl<S: Stop> LoopState<S> {
     }
 
     /// Stops the tasks for as long as is owed, but not beyond `latest`. They then run for about `run` nanoseconds.
-    fn stop_once(&mut self, woken: Moment, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
+    fn stop_once(
+        &mut self,
+        woken: Moment,
+        latest: Nanos,
+        run: f64,
+        (wait, kept): (&Wait<f64>, Option<f64>),
+    ) -> Result<()> {
         // Without it, `cpu-freeze` at 25 % of 20 ms was 3.7 % slower beside 60 sleepers in a quiet guest.
         let way_out = if is_off(Correction::WayOut) { 0.0 } else { self.sampler.cost() / self.cpus as f64 };
         let mut loss = self.cost.of_stop(run) + (way_out * (1.0 - self.early.part)) as Nanos;
@@ -288,7 +309,7 @@ impl<S: Stop> LoopState<S> {
         }
         let until = (stopped.from + self.ledger.owed() as Nanos - loss).min(latest);
         let expected = self.early.part;
-        self.resume_sleepers(until, way_out, wait);
+        self.resume_sleepers(until, way_out, (wait, kept));
         loss += (way_out * (expected - self.early.part)) as Nanos;
         let busy_tasks = self.sampler.busy_tasks();
         self.stopper.set_busy(&busy_tasks);
@@ -298,7 +319,9 @@ impl<S: Stop> LoopState<S> {
             pins.bind(&busy_tasks);
         }
         let busy = self.sampler.busy();
-        IdlePusher::sleep_until(self.idle_pusher.as_ref(), until, busy, |moment| sleep_until(moment, wait));
+        IdlePusher::sleep_until(self.idle_pusher.as_ref(), until, busy, |moment| {
+            sleep_until(moment, wait, kept)
+        });
         if let Some(own_time) = &mut self.own_time {
             own_time.before_resume();
         }
@@ -325,7 +348,7 @@ impl<S: Stop> LoopState<S> {
     }
 
     /// Resumes the sleeping tasks so long before `until` that they sleep again by then, which takes them `way_out` nanoseconds.
-    fn resume_sleepers(&mut self, until: Nanos, way_out: f64, wait: &Wait<f64>) {
+    fn resume_sleepers(&mut self, until: Nanos, way_out: f64, (wait, kept): (&Wait<f64>, Option<f64>)) {
         self.early.part = 0.0;
         let lead = self.early.took + (WAY_OUT * way_out) as Nanos;
         // A short stop would be over before the sleepers are resumed.
@@ -336,12 +359,12 @@ impl<S: Stop> LoopState<S> {
             // At the end of the stop, reading the CPU times would make it longer.
             let settled = time::now() + SETTLE;
             if settled + SETTLE < until && !is_off(Correction::Settle) {
-                sleep_until(settled, wait);
+                sleep_until(settled, wait, kept);
             }
             self.sampler.while_stopped();
             return;
         }
-        sleep_until(until - lead, wait);
+        sleep_until(until - lead, wait, kept);
         let begin = time::now();
         self.sampler.while_stopped();
         self.early.part = self.stopper.resume_sleepers();
@@ -379,11 +402,16 @@ impl<S: Stop> LoopState<S> {
     }
 }
 
-/// Sleeps until a moment within a stop, or the end of the emulation. A new share waits for the end of this stop.
-fn sleep_until(moment: Nanos, wait: &Wait<f64>) {
+/// Sleeps until a moment within a stop, the end of the emulation, or until another share than `kept` is asked for: `None` waits
+/// for the end of the stop with any.
+fn sleep_until(moment: Nanos, wait: &Wait<f64>, kept: Option<f64>) {
     loop {
         let (command, generation) = wait.command();
-        if command == Command::Stop || wait.until(moment, generation) {
+        let ends = match command {
+            Command::Stop => true,
+            Command::Run(share) => kept.is_some_and(|kept| kept.to_bits() != share.to_bits()),
+        };
+        if ends || wait.until(moment, generation) {
             return;
         }
     }

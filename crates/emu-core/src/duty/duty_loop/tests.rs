@@ -152,3 +152,47 @@ fn idle_cpus_search_where_tasks_outnumber_cpus() {
     });
     duty_loop.unwrap().stop().unwrap();
 }
+
+/// Tasks that are stopped and resumed in no time. Counts for how long they were stopped.
+struct Counted {
+    since: Nanos,
+    stopped: Arc<AtomicI64>,
+}
+
+impl Stop for Counted {
+    fn stop(&mut self, _: Nanos) -> Result<Stopped> {
+        self.since = time::now();
+        Ok(Stopped { from: self.since, is_confirmed: true })
+    }
+
+    fn resume(&mut self) -> Result<Nanos> {
+        let now = time::now();
+        self.stopped.fetch_add(now - self.since, Ordering::Relaxed);
+        Ok(now)
+    }
+
+    fn census(&mut self, turn: usize) -> Census {
+        Census::of(1, &[1], turn)
+    }
+}
+
+#[test]
+fn a_new_share_holds_from_the_moment_on() {
+    crate::testing::in_some_attempt(|| {
+        let stopped = Arc::new(AtomicI64::new(0));
+        let stopper = Counted { since: 0, stopped: Arc::clone(&stopped) };
+        let duty_loop = duty_loop_of(stopper, |state, wait| state.run(wait)).unwrap();
+        let at = |periods: f64| time::span((periods * PERIOD as f64) as Nanos);
+        time::sleep(at(1.1));
+        duty_loop.set(0.5);
+        // In the part of the second period in which the tasks run.
+        time::sleep(at(1.7));
+        assert_eq!((stopped.load(Ordering::Relaxed) as f64 / PERIOD as f64 * 10.0).round(), 10.0);
+        duty_loop.set(0.1);
+        // What the second period had too much is taken off: three quarters of a period are left to be stopped.
+        time::sleep(at(0.85));
+        let stopped = stopped.load(Ordering::Relaxed) as f64 / PERIOD as f64;
+        assert!((stopped - 1.75).abs() < 0.05, "{stopped}");
+        duty_loop.stop().unwrap();
+    });
+}
