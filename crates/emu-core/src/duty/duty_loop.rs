@@ -320,7 +320,7 @@ impl<S: Stop> LoopState<S> {
         }
         let busy = self.sampler.busy();
         IdlePusher::sleep_until(self.idle_pusher.as_ref(), until, busy, |moment| {
-            sleep_until(moment, wait, kept)
+            sleep_until(moment, wait, kept);
         });
         if let Some(own_time) = &mut self.own_time {
             own_time.before_resume();

@@ -113,6 +113,8 @@ pub(super) struct Loop<'a> {
     /// Where it can be told, and the place of this burner there.
     background: Option<(Arc<BackgroundLoad>, usize)>,
     ledger: Ledger,
+    /// At which it was charged last.
+    share: f64,
     /// The cost as measured on the quiet CPU, to scale the hidden part.
     reference: WakeCost,
     visible: f64,
@@ -141,6 +143,7 @@ impl<'a> Loop<'a> {
             announcer,
             background,
             ledger: Ledger::new(),
+            share: 1.0,
             reference: cost,
             visible: cost.visible,
             rested: time::thread_cpu(),
@@ -160,8 +163,19 @@ impl<'a> Loop<'a> {
             if wait.generation() != generation {
                 (command, generation) = wait.command();
                 self.seen.counters.restart();
+                if let Command::Run(new) = command
+                    && new.grid != settings.grid
+                {
+                    self.cut(settings.grid.begin(next) - new.grid.begin(0));
+                    index = Some(0);
+                }
             }
         }
+    }
+
+    /// Takes back what was charged for the rest of a period that ends before.
+    fn cut(&mut self, left: Nanos) {
+        self.ledger.settle((1.0 - self.share) * left.max(0) as f64);
     }
 
     /// Waits for the next period worth a burn, burns, and returns the index of the period after it.
@@ -283,6 +297,7 @@ impl<'a> Loop<'a> {
     }
 
     fn charge(&mut self, grid: Grid, periods: i64, share: f64) -> Nanos {
+        self.share = share;
         let elapsed = grid.period().saturating_mul(periods.max(0));
         self.ledger.charge(elapsed as f64, grid.period() as f64, share);
         self.seen.dropped.store(self.ledger.dropped() as u64, Ordering::Relaxed);
