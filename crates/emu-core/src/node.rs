@@ -1,6 +1,5 @@
 //! A zone that lasts as long as the process that has made it, empty at first: processes join it, and may join it later.
 
-use std::iter::successors;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use crate::host::delegation::PROCS;
 use crate::host::{Controller, Hierarchy, Host};
 use crate::method::{Trait, ids};
 use crate::prepared::Prepared;
-use crate::process::{Stat, check_targets, threads};
+use crate::process::{Stat, check_targets, line_of, threads};
 use crate::session::Session;
 use crate::status::Status;
 use crate::sys::Pid;
@@ -29,9 +28,8 @@ use crate::sys::time;
 use crate::undo::{TaskSet, Undo, give_back};
 use crate::zone::Tasks;
 
-/// How often children of a process that leaves are looked for, and the longest line of parents that is followed.
+/// How often children of a process that leaves are looked for.
 const PASSES: usize = 100;
-const GENERATIONS: usize = 1_000;
 
 /// How long processes that are killed may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -269,7 +267,10 @@ impl Node {
                     |pid| place::home(proc, pid, hierarchy).filter(|home| !home.starts_with(&group));
                 for &one in &family {
                     // A child that was born here has no record, and a group that has gone takes nobody back.
-                    let to = self.line(one).find_map(outside).or_else(|| outside(std::process::id() as Pid));
+                    let to = line_of(proc, one)
+                        .into_iter()
+                        .find_map(outside)
+                        .or_else(|| outside(std::process::id() as Pid));
                     if let Some(to) = to.filter(|_| outside(one).is_none()) {
                         place::put(&to.join(PROCS), &one.to_string())?;
                     }
@@ -282,7 +283,7 @@ impl Node {
     /// What is on the node of these processes, and of those that descend from them.
     fn family(&self, pids: &[Pid]) -> Vec<Pid> {
         let mut family = self.members();
-        family.retain(|&one| self.line(one).any(|one| pids.contains(&one)));
+        family.retain(|&one| line_of(&self.host.roots.proc, one).iter().any(|one| pids.contains(one)));
         // One without its first thread is in no list.
         let unlisted: Vec<Pid> =
             pids.iter().filter(|pid| !family.contains(pid) && self.is_inside(**pid)).copied().collect();
@@ -290,23 +291,9 @@ impl Node {
         family
     }
 
-    /// A process, and those that it descends from.
-    fn line(&self, pid: Pid) -> impl Iterator<Item = Pid> {
-        let parent = |one: &Pid| Some(Stat::read(&self.host.roots.proc, *one)?.parent).filter(|one| *one > 0);
-        // Numbers that are read at different moments may form a ring.
-        successors(Some(pid), parent).take(GENERATIONS)
-    }
-
     fn is_inside(&self, pid: Pid) -> bool {
         let home = |hierarchy| place::home(&self.host.roots.proc, pid, hierarchy);
         self.parts().any(|(hierarchy, group)| home(hierarchy).is_some_and(|home| home.starts_with(group)))
-    }
-
-    /// The node's outermost group in each hierarchy that has one.
-    fn parts(&self) -> impl Iterator<Item = (&Hierarchy, PathBuf)> {
-        let (proc, holder) = (&self.host.roots.proc, self.holder.pid());
-        let part = move |hierarchy| Some((hierarchy, place::own_group(proc, holder, hierarchy)?));
-        self.host.cgroups.hierarchies.iter().filter_map(part)
     }
 
     /// Refuses a process that another emu would go on slowing, in a hierarchy where this node has no group.
@@ -372,15 +359,20 @@ impl Node {
         ended
     }
 
-    /// The node's cgroups, one for each hierarchy that has one. A group with this process in it is none of the node's.
+    /// The node's cgroups, one for each hierarchy that has one.
     fn groups(&self) -> Vec<PathBuf> {
+        self.parts().map(|(_, group)| group).collect()
+    }
+
+    /// Each with its hierarchy. A group with this process in it is none of the node's.
+    fn parts(&self) -> impl Iterator<Item = (&Hierarchy, PathBuf)> {
         let (proc, own) = (&self.host.roots.proc, std::process::id() as Pid);
-        let group = |hierarchy| {
+        let part = move |hierarchy| {
             let group = place::own_group(proc, self.holder.pid(), hierarchy)?;
             let is_mine = place::own_group(proc, own, hierarchy).is_some_and(|mine| mine == group);
-            (!is_mine).then_some(group)
+            (!is_mine).then_some((hierarchy, group))
         };
-        self.host.cgroups.hierarchies.iter().filter_map(group).collect()
+        self.host.cgroups.hierarchies.iter().filter_map(part)
     }
 }
 

@@ -230,16 +230,14 @@ impl<S: Stop> LoopState<S> {
         }
     }
 
-    /// Ends the period under way, which owes nothing for the rest of it: a new share holds from now on. Where new shares come
-    /// faster than periods end, it waits for the next one, as each begins with a stop.
+    /// Ends the period under way, which owes nothing for the rest of it: a new share holds from now on, or from the `next` period
+    /// where new shares come faster than periods end. Returns the index of the period that is to begin.
     fn begin_anew(&mut self, next: i64) -> i64 {
         let now = time::now();
         let left = self.grid.begin(next) - now;
-        if left <= 0 || now < self.grid.begin(1) {
-            return next;
-        }
-        self.ledger.settle((1.0 - self.share) * left as f64);
-        self.grid = Grid::new(now, self.grid.period());
+        let Some(grid) = self.grid.anew(now).filter(|_| left > 0) else { return next };
+        self.ledger.cut(left, self.share);
+        self.grid = grid;
         0
     }
 

@@ -36,6 +36,12 @@ impl Grid {
         self.start.saturating_add(index.saturating_mul(self.period))
     }
 
+    /// The grid for a new speed, which ends the period under way at `now`. `None` before the first period has passed: each begins
+    /// with a stop or a burn, and where speeds come faster, there would be nothing else.
+    pub(crate) fn anew(self, now: Nanos) -> Option<Self> {
+        (now >= self.begin(1)).then(|| Self::new(now, self.period))
+    }
+
     /// Negative before the start.
     pub(crate) fn index(self, now: Nanos) -> i64 {
         (now - self.start).div_euclid(self.period)

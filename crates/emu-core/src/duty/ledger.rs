@@ -1,6 +1,7 @@
 //! The account of stopped time that makes every duty cycle right in the mean.
 
 use crate::ablation::{Correction, is_off};
+use crate::sys::time::Nanos;
 
 /// The stopped time that is still owed so that the tasks get their share.
 ///
@@ -38,6 +39,11 @@ impl Ledger {
         self.dropped += (self.owed - carried).max(0.0);
         self.owed = carried;
         carried
+    }
+
+    /// Takes back what was charged at `share` for the last `left` nanoseconds of a period that ends before.
+    pub(crate) fn cut(&mut self, left: Nanos, share: f64) {
+        self.owed -= (1.0 - share) * left.max(0) as f64;
     }
 
     /// Credit arises where a stop took far longer than planned; the tasks get back at most two periods of it.

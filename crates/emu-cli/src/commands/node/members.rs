@@ -320,18 +320,18 @@ fn let_go(emu: Pid, pids: &[Pid]) -> Result<()> {
     left.or_else(|error| if still_there(emu, pids)?.is_empty() { Ok(()) } else { Err(error) })
 }
 
-/// Those of these processes that are on the node of this emu.
-fn still_there(emu: Pid, pids: &[Pid]) -> Result<Vec<Pid>> {
-    let members = control::working(emu)?.members;
-    Ok(pids.iter().filter(|pid| members.contains(pid)).copied().collect())
-}
-
 /// The same, but others that leave with them, as children, join again.
 fn leave(before: &Working, pids: &[Pid]) -> Result<()> {
     let emu = before.pid;
     let_go(emu, pids)?;
     let stay = before.joined.iter().filter(|joined| !pids.contains(&joined.pid));
     stay.cloned().try_for_each(|Joined { pid, of }| take(emu, &of, &[pid]))
+}
+
+/// Those of these processes that are on the node of this emu.
+fn still_there(emu: Pid, pids: &[Pid]) -> Result<Vec<Pid>> {
+    let members = control::working(emu)?.members;
+    Ok(pids.iter().filter(|pid| members.contains(pid)).copied().collect())
 }
 
 /// Starts a command on the node of this emu, apart from this terminal.

@@ -166,16 +166,11 @@ impl<'a> Loop<'a> {
                 if let Command::Run(new) = command
                     && new.grid != settings.grid
                 {
-                    self.cut(settings.grid.begin(next) - new.grid.begin(0));
+                    self.ledger.cut(settings.grid.begin(next) - new.grid.begin(0), self.share);
                     index = Some(0);
                 }
             }
         }
-    }
-
-    /// Takes back what was charged for the rest of a period that ends before.
-    fn cut(&mut self, left: Nanos) {
-        self.ledger.settle((1.0 - self.share) * left.max(0) as f64);
     }
 
     /// Waits for the next period worth a burn, burns, and returns the index of the period after it.

@@ -305,12 +305,7 @@ impl Emulation for Hogs {
         if let Some(journal) = &self.lifts {
             lift(&self.limits, lowest, journal)?;
         }
-        // A new speed ends the period under way. Where they come faster than periods end, it waits for the next one, as each
-        // begins with a burn.
-        let now = time::now();
-        if now >= self.grid.begin(1) {
-            self.grid = Grid::new(now, self.grid.period());
-        }
+        self.grid = self.grid.anew(time::now()).unwrap_or(self.grid);
         for (cpu, burner) in &self.burners {
             if let Some(&target) = targets.get(cpu) {
                 burner.set(Settings::new(self.grid, target));

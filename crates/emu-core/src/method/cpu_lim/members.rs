@@ -241,7 +241,7 @@ impl Members {
         let pidfd = match open(pid) {
             Ok(pidfd) => Some(pidfd).filter(|_| self.descriptors.may_keep(self.known.len())),
             Err(Errno::MFILE | Errno::NFILE) => None,
-            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(None),
+            Err(Errno::SRCH) => return Ok(None),
             Err(cause) => {
                 return Err(Error::io(format!("cannot open a pidfd of process {pid}"), cause.into())
                     .hint_on(
@@ -319,7 +319,7 @@ impl Member {
     pub(crate) fn signal(&self, proc: &Path, sent: Signal) -> Sent {
         let outcome = match &self.pidfd {
             Some(pidfd) => signal::send(pidfd.as_fd(), self.pid, sent),
-            None => open(self.pid).map_err(no_process).and_then(|pidfd| {
+            None => open(self.pid).and_then(|pidfd| {
                 // Read after opening: if this is the process meant, then the pidfd is its.
                 if Stat::read(proc, self.pid).is_some_and(|stat| stat.starttime == self.starttime) {
                     signal::send(pidfd.as_fd(), self.pid, sent)
@@ -343,13 +343,10 @@ impl Sent {
     }
 }
 
+/// `ESRCH` where there is no process of this number: it may be another one's thread's.
 fn open(pid: Pid) -> rustix::io::Result<OwnedFd> {
-    process::pidfd_open(process::Pid::from_raw(pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())
-}
-
-/// A number may be another process's thread's by now.
-fn no_process(cause: Errno) -> Errno {
-    if matches!(cause, Errno::INVAL | Errno::NOENT) { Errno::SRCH } else { cause }
+    let opened = process::pidfd_open(process::Pid::from_raw(pid).ok_or(Errno::SRCH)?, PidfdFlags::empty());
+    opened.map_err(|cause| if matches!(cause, Errno::INVAL | Errno::NOENT) { Errno::SRCH } else { cause })
 }
 
 /// Whether this process may signal another, without doing so.
