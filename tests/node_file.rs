@@ -198,6 +198,10 @@ fn what_a_file_no_longer_has_leaves_with_its_children() {
         assert_eq!(place_of(pid), place, "{method}");
         assert_eq!(two.shown()["members"].as_array().map(Vec::len), Some(0), "{method}");
         assert_eq!(applied(["", ""]), "", "{method}");
+        // Longer than a window of the account lasts. What leaves by the file has not escaped.
+        std::thread::sleep(Duration::from_millis(1200));
+        let problems = two.shown()["status"]["problems"].to_string();
+        assert!(!problems.contains("has left"), "{method}: {problems}");
         assert_eq!(apply("", "-q").code(), Some(0), "{method}");
         assert!(place_of(pid) == place && state(pid as i32) != Some('T'), "{method}");
     }

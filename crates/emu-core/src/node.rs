@@ -224,7 +224,7 @@ impl Node {
         let tasks = TaskSet::DescendantsOf { pid, starttime };
         let cpus = self.session.demand().targets.keys().copied().collect();
         confine::bind(proc, &cpus, journal, &[tasks], || Ok(vec![pid]))?;
-        self.session.look();
+        self.session.take_in(pid);
         Ok(())
     }
 
@@ -259,6 +259,7 @@ impl Node {
             if family.is_empty() {
                 return journal.forget(&left);
             }
+            self.session.let_go(&family);
             let task = |tid| Some((tid, Stat::read(proc, tid)?.starttime));
             left.extend(family.iter().flat_map(|&one| threads(proc, one)).filter_map(task));
             journal.undo_of(&left, &family)?;

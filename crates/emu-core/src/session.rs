@@ -15,7 +15,7 @@ use crate::method_id::MethodId;
 use crate::prepared::Prepared;
 use crate::speed::{Hertz, Speed, SpeedSpec, Target, Targets};
 use crate::status::Status;
-use crate::sys::time;
+use crate::sys::{Pid, time};
 use crate::undo::{Journal, LiveSession};
 use crate::zone::{Demand, Tasks, Zone};
 use clocks::check_clocks;
@@ -142,6 +142,16 @@ impl Session {
     /// As [`Emulation::look`].
     pub(crate) fn look(&self) {
         self.emulation.look();
+    }
+
+    /// To be called before processes leave on purpose, and after one has come: others that leave are told as escaped.
+    pub(crate) fn let_go(&self, pids: &[Pid]) {
+        self.delivery.let_go(pids);
+    }
+
+    pub(crate) fn take_in(&self, pid: Pid) {
+        self.delivery.take_in(pid);
+        self.look();
     }
 
     pub(crate) fn journal(&self) -> &Journal {

@@ -12,6 +12,7 @@ mod stretch;
 
 pub use stretch::{CpuStretch, Stretch};
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -74,6 +75,8 @@ struct State {
     is_ending: bool,
     /// Processes that live on after those that the zone was made for.
     notes: Vec<String>,
+    /// Processes that leave the zone on purpose: outside of it they are not watched.
+    let_go: BTreeSet<Pid>,
 }
 
 impl Delivery {
@@ -96,6 +99,7 @@ impl Delivery {
             from: Some(time::now()),
             is_ending: false,
             notes: Vec::new(),
+            let_go: BTreeSet::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let may_freeze = (stops || moves_clock) && !about.has(Trait::SendsSignals);
@@ -144,6 +148,16 @@ impl Delivery {
     pub(crate) fn pause(&self) {
         lock(&self.shared.state).begin_window(None);
         self.shared.changed.notify_all();
+    }
+
+    /// To be called before they leave.
+    pub(crate) fn let_go(&self, pids: &[Pid]) {
+        lock(&self.shared.state).let_go.extend(pids);
+    }
+
+    /// A process that has come is watched wherever it goes, also where it had left before.
+    pub(crate) fn take_in(&self, pid: Pid) {
+        lock(&self.shared.state).let_go.remove(&pid);
     }
 
     pub(crate) fn tell(&self, status: &mut Status) {
@@ -244,7 +258,7 @@ impl Watcher {
     fn run(mut self) {
         loop {
             let Some(generation) = self.wait_for_begin() else { return };
-            let mut before = self.watch.read(false);
+            let mut before = self.read(false);
             let mut length = self.shortest;
             let mut budget = BURST;
             loop {
@@ -253,7 +267,7 @@ impl Watcher {
                 if self.moves_clock && !is_changed {
                     self.measure_clocks();
                 }
-                let after = self.watch.read(length > LAST / 2);
+                let after = self.read(length > LAST / 2);
                 let window = before.until(&after);
                 self.note_escapes(&window, before.outside_until(&after), length > LAST / 2);
                 if let Some(off) = self.count(&window, generation) {
@@ -269,6 +283,11 @@ impl Watcher {
                 length = (length * 2).min(LAST.max(self.shortest)).max(repayment);
             }
         }
+    }
+
+    fn read(&mut self, explains: bool) -> Reading {
+        self.watch.let_go.clone_from(&lock(&self.shared.state).let_go);
+        self.watch.read(explains)
     }
 
     fn wait_for_begin(&mut self) -> Option<u64> {

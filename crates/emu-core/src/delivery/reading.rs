@@ -58,6 +58,8 @@ pub(super) struct Watch {
     usage: Option<Usage>,
     /// The processes read last time: they stay in the account wherever they go.
     known: BTreeMap<Pid, ProcessTime>,
+    /// Those that leave the zone on purpose do not.
+    pub(super) let_go: BTreeSet<Pid>,
     /// The threads read last time: they are read again, so that two readings have them.
     threads: Vec<Pid>,
     turn: usize,
@@ -116,8 +118,8 @@ impl Watch {
                 Source::Group(ZoneGroup { hierarchy: hierarchy.clone(), path: folder.path })
             }
         };
-        let (known, threads) = (BTreeMap::new(), Vec::new());
-        let mut watch = Self { proc, source, cpus, may_freeze, usage: None, known, threads, turn: 0 };
+        let (known, let_go, threads) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        let mut watch = Self { proc, source, cpus, may_freeze, usage: None, known, let_go, threads, turn: 0 };
         // Some hierarchies of version 1 have no cpuacct.
         watch.usage = watch.groups().iter().rev().find_map(|group| {
             Usage::open(&Folder { version: group.hierarchy.version, path: group.path.clone() })
@@ -137,12 +139,14 @@ impl Watch {
             let last = known.get(&pid).filter(|_| are_many);
             let Some((process, stat)) = self.read_process(pid, last) else { continue };
             let is_known = || known.get(&pid).is_some_and(|known| known.starttime == process.starttime);
-            if !listed.contains(&pid) && !is_known() {
+            let is_let_go = self.let_go.contains(&pid);
+            if !listed.contains(&pid) && (is_let_go || !is_known()) {
                 continue;
             }
             reading.processes.insert(pid, process);
             self.known.insert(pid, process);
-            if stat.is_none_or(|stat| !stat.has_ended())
+            if !is_let_go
+                && stat.is_none_or(|stat| !stat.has_ended())
                 && let Some(group) = self.place_outside(pid, &in_groups)
             {
                 reading.outside.insert(pid, group);
