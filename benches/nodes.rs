@@ -369,7 +369,7 @@ fn trace(run: &mut Run, method: MethodId) -> Result<()> {
     session.release().1?;
     let [Given { rate: after, .. }] = given(from_ref(&counter))?;
     let Some((before, after)) = before.zip(after) else { return Ok(()) };
-    let (mut whole, mut settled) = (Vec::new(), Vec::new());
+    let (mut whole, mut settled, mut total) = (Vec::new(), Vec::new(), [0.0; 2]);
     for (step, &asked) in shares.iter().enumerate() {
         let (from, length) = (begin + step as f64 * STEP.as_secs_f64(), STEP.as_secs_f64());
         // The machine may become faster or slower meanwhile.
@@ -377,6 +377,8 @@ fn trace(run: &mut Run, method: MethodId) -> Result<()> {
         let off = |from: f64, until: f64| counter.rate(from, until).map(|rate| rate / native / asked - 1.0);
         let one =
             Step { method, asked, whole: off(from, from + length), settled: off(from + two, from + length) };
+        total[0] += one.whole.map_or(0.0, |off| asked * (1.0 + off));
+        total[1] += one.whole.map_or(0.0, |_| asked);
         whole.extend(one.whole);
         settled.extend(one.settled.filter(|_| two < length));
         run.sample("trace", &one)?;
@@ -391,6 +393,10 @@ fn trace(run: &mut Run, method: MethodId) -> Result<()> {
         let met = Met::at_most(median(&sizes), OFF_IN_STEP);
         run.line("trace", Line { case, measured, must: "≤ 3 %".into(), met });
     }
+    let off = (total[1] > 0.0).then(|| total[0] / total[1] - 1.0);
+    let measured = common::figure(off.map(|off| 100.0 * off), " %");
+    let met = Met::at_most(off.map(f64::abs), OFF);
+    run.line("trace", Line { case: format!("{method}: all steps"), measured, must: "≤ 2 %".into(), met });
     Ok(())
 }
 
