@@ -129,7 +129,7 @@ fn observe(
         if last > deadline || is_interrupted() {
             return Ok(None);
         }
-        std::thread::sleep(step(period));
+        time::sleep(step(period));
         for ((group, before), begin) in groups.iter().zip(&mut before).zip(&mut begins) {
             let periods = group.periods()?;
             if begin.is_none() && periods != *before {
@@ -189,7 +189,7 @@ fn delay(
                 *left = 0;
             }
         }
-        std::thread::sleep(step(period));
+        time::sleep(step(period));
     }
     Ok(())
 }
