@@ -298,6 +298,13 @@ pub fn lowest_share(targets: &Targets) -> f64 {
     targets.values().map(|target| target.share).fold(1.0, f64::min)
 }
 
+/// The one share that all CPUs are to have, 1 where there is none; `None` where they differ.
+pub(crate) fn uniform_share(targets: &Targets) -> Option<f64> {
+    let mut shares = targets.values().map(|target| target.share);
+    let first = shares.next().unwrap_or(1.0);
+    shares.all(|share| (share - first).abs() < 1e-12).then_some(first)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_list::CpuList;
-use crate::speed::{Targets, lowest_share};
+use crate::speed::{Targets, lowest_share, uniform_share};
 use crate::sys::Pid;
 
 /// Which tasks a zone is for.
@@ -86,9 +86,7 @@ impl Demand {
 
     /// The one share that all CPUs are to have, or `None` where they differ.
     pub fn uniform_share(&self) -> Option<f64> {
-        let mut shares = self.targets.values().map(|target| target.share);
-        let first = shares.next()?;
-        shares.all(|share| (share - first).abs() < 1e-12).then_some(first)
+        uniform_share(&self.targets)
     }
 
     /// The lowest share asked for.

@@ -70,6 +70,8 @@ struct State {
     meter: Meter,
     /// Changes when windows that are under way no longer count.
     generation: u64,
+    /// The shortest window.
+    shortest: Duration,
     /// When the next window may begin; `None` while the tasks run freely on purpose.
     from: Option<Nanos>,
     is_ending: bool,
@@ -96,6 +98,7 @@ impl Delivery {
             stretches: Stretches::begin(zone.demand.targets.clone()),
             meter: Meter::default(),
             generation: 0,
+            shortest: shortest(period),
             from: Some(time::now()),
             is_ending: false,
             notes: Vec::new(),
@@ -113,7 +116,6 @@ impl Delivery {
             watch,
             host: host.clone(),
             shared: Arc::clone(&shared),
-            shortest: FIRST.max(period * PERIODS),
             moves_clock,
             burns: about.has(Trait::Burns),
             ends_at_ticks: about.has(Trait::EndsAtTicks),
@@ -135,6 +137,7 @@ impl Delivery {
         let generation = state.generation;
         state.stretches.next(targets, generation, before);
         state.meter = Meter::default();
+        state.shortest = shortest(period);
         state.begin_window(Some(period * 2));
         self.shared.changed.notify_all();
     }
@@ -237,6 +240,10 @@ impl Drop for Delivery {
     }
 }
 
+fn shortest(period: Duration) -> Duration {
+    FIRST.max(period * PERIODS)
+}
+
 impl State {
     fn begin_window(&mut self, after: Option<Duration>) {
         self.generation += 1;
@@ -248,7 +255,6 @@ struct Watcher {
     watch: Watch,
     host: Host,
     shared: Arc<Shared>,
-    shortest: Duration,
     moves_clock: bool,
     burns: bool,
     ends_at_ticks: bool,
@@ -257,9 +263,9 @@ struct Watcher {
 impl Watcher {
     fn run(mut self) {
         loop {
-            let Some(generation) = self.wait_for_begin() else { return };
+            let Some((generation, shortest)) = self.wait_for_begin() else { return };
             let mut before = self.read(false);
-            let mut length = self.shortest;
+            let mut length = shortest;
             let mut budget = BURST;
             loop {
                 let is_changed = self.wait(length, generation);
@@ -270,7 +276,7 @@ impl Watcher {
                 let after = self.read(length > LAST / 2);
                 let window = before.until(&after);
                 self.note_escapes(&window, before.outside_until(&after), length > LAST / 2);
-                if let Some(off) = self.count(&window, generation) {
+                if let Some(off) = self.count(&window, generation, shortest) {
                     self.explain(off, &window, &before, &after);
                 }
                 if is_changed {
@@ -280,7 +286,7 @@ impl Watcher {
                 let earned = (budget + COST * window.length as f64).min(BURST);
                 budget = earned - (time::thread_cpu() - spent) as f64;
                 let repayment = time::span((-budget / COST).max(0.0) as Nanos);
-                length = (length * 2).min(LAST.max(self.shortest)).max(repayment);
+                length = (length * 2).min(LAST.max(shortest)).max(repayment);
             }
         }
     }
@@ -290,14 +296,14 @@ impl Watcher {
         self.watch.read(explains)
     }
 
-    fn wait_for_begin(&mut self) -> Option<u64> {
+    fn wait_for_begin(&mut self) -> Option<(u64, Duration)> {
         let mut state = lock(&self.shared.state);
         loop {
             if state.is_ending {
                 return None;
             }
             let wait = match state.from {
-                Some(from) if from <= time::now() => return Some(state.generation),
+                Some(from) if from <= time::now() => return Some((state.generation, state.shortest)),
                 Some(from) => time::span(from - time::now()),
                 None => LAST,
             };
@@ -313,10 +319,10 @@ impl Watcher {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    fn count(&self, window: &Window, generation: u64) -> Option<Off> {
+    fn count(&self, window: &Window, generation: u64, shortest: Duration) -> Option<Off> {
         let mut state = lock(&self.shared.state);
         // A window shorter than a period tells nothing.
-        let is_whole = window.length >= time::nanos(self.shortest / 2);
+        let is_whole = window.length >= time::nanos(shortest / 2);
         if state.generation != generation {
             // The window was ended by new targets, which are not in force yet.
             if let Some(account) = state.stretches.account_of(generation).filter(|_| is_whole) {

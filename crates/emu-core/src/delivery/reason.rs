@@ -1,7 +1,6 @@
 //! Why a zone gets something else than what was asked for, as far as the kernel shows it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::account::Window;
@@ -10,7 +9,7 @@ use crate::cgroup::{Folder, place, tightest_limit};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::host::{CpuTimes, Host};
-use crate::process::{KernelPolicy, Stat};
+use crate::process::{KernelPolicy, Stat, status_field};
 use crate::roots::Roots;
 use crate::sys::Pid;
 use crate::sys::affinity;
@@ -71,12 +70,8 @@ fn escape(
     (!outside.is_empty()).then(|| format!("{task} may run on CPUs {outside}, outside the zone"))
 }
 
-/// `TracerPid` of `/proc/<tid>/status` (`proc_pid_status(5)`).
-fn tracer(proc: &Path, tid: Pid) -> Option<Pid> {
-    let status = fs::read(proc.join(tid.to_string()).join("status")).ok()?;
-    let status = String::from_utf8_lossy(&status);
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()?;
-    (tracer != 0).then_some(tracer)
+fn tracer(proc: &Path, tid: Pid) -> Option<String> {
+    status_field(proc, tid, "TracerPid").filter(|tracer| tracer != "0")
 }
 
 /// Why tasks are too slow: a limit of others that is tighter, or what else the CPUs' time went to. `burned` is the part of it that
@@ -126,6 +121,8 @@ const NOTICED: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn proc(tid: Pid, stat: &str, status: &str) -> tempfile::TempDir {

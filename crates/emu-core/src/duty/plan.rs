@@ -2,21 +2,18 @@
 
 use std::time::Duration;
 
-use crate::speed::{Speed, Targets};
+use crate::speed::{self, Speed, Targets};
 use crate::unavailable::{Reason, Unavailable};
 
 /// Stopping all tasks gives each CPU of a zone the same share.
 pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
-    let mut shares = targets.values().map(|target| target.share);
-    let first = shares.next().unwrap_or(1.0);
-    if shares.all(|share| (share - first).abs() < 1e-12) {
-        return Ok(first);
-    }
-    Err(Unavailable::new(
-        Reason::UnequalSpeeds,
-        "it stops all tasks at once, so it cannot give different speeds to different CPUs",
-        "use cpu-hogs or fracas, or one zone for each speed",
-    ))
+    speed::uniform_share(targets).ok_or_else(|| {
+        Unavailable::new(
+            Reason::UnequalSpeeds,
+            "it stops all tasks at once, so it cannot give different speeds to different CPUs",
+            "use cpu-hogs or fracas, or one zone for each speed",
+        )
+    })
 }
 
 /// The part of [`expected_error`] that no speed is without.

@@ -6,6 +6,7 @@ mod cpu_gov;
 mod cpu_hogs;
 mod cpu_lim;
 mod fracas;
+mod stopping;
 
 use std::fmt;
 use std::time::Duration;
@@ -192,10 +193,10 @@ impl fmt::Debug for Plan {
 /// Dropping it ends it like [`release`](Self::release), with errors ignored: the journal still has them.
 #[must_use = "dropping an emulation ends it"]
 pub trait Emulation: Send {
-    /// Changes the targets of the zone's CPUs within two periods, without a gap at full speed.
+    /// Changes the targets within two periods, without a gap at full speed. They are for the CPUs that the zone has.
     ///
     /// # Errors
-    /// The targets are not for the zone's CPUs, or out of reach; then nothing changes.
+    /// The targets are out of reach; then nothing changes.
     fn retarget(&mut self, targets: &Targets) -> Result<()>;
 
     /// What is delivered now, as far as the method can know.

@@ -347,11 +347,17 @@ pub(crate) fn times_in_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
+/// What follows `name:` in `/proc/<tid>/status` (`proc_pid_status(5)`).
+pub(crate) fn status_field(proc: &Path, tid: Pid, name: &str) -> Option<String> {
+    let status = fs::read(proc.join(tid.to_string()).join("status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}
+
 /// The process of a thread.
 pub(crate) fn process_of(proc: &Path, tid: Pid) -> Option<Pid> {
-    let status = fs::read(proc.join(tid.to_string()).join("status")).ok()?;
-    let status = String::from_utf8_lossy(&status).into_owned();
-    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+    status_field(proc, tid, "Tgid")?.parse().ok()
 }
 
 /// The last process number given out in this PID namespace: the last field of `/proc/loadavg` (`proc_loadavg(5)`).

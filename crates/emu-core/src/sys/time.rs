@@ -69,7 +69,11 @@ pub(crate) fn wait_until(word: &AtomicU32, expected: u32, deadline: Nanos) {
 /// Sleeps for at least this long. [`std::thread::sleep`] panics where a sandbox forbids `clock_nanosleep(2)`; the futex that this
 /// waits for is what every lock of the standard library needs.
 pub fn sleep(span: Duration) {
-    let (word, deadline) = (AtomicU32::new(0), now().saturating_add(nanos(span)));
+    sleep_until(now().saturating_add(nanos(span)));
+}
+
+pub(crate) fn sleep_until(deadline: Nanos) {
+    let word = AtomicU32::new(0);
     while now() < deadline {
         wait_until(&word, 0, deadline);
     }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, Plan, Trait};
+use super::stopping::Stopping;
+use super::{About, Expected, Method, Plan, Trait};
 use crate::cgroup::{FreezerStop, TaskGroup, hierarchy_for};
 use crate::duty::{DutyLoop, check_period, detuned, plan};
 use crate::error::Result;
 use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
-use crate::speed::Targets;
-use crate::status::Status;
 use crate::unavailable::Unavailable;
 use crate::zone::Demand;
 
@@ -69,36 +68,8 @@ impl Method for CpuFreeze {
             let (stopper, cost, notes) = FreezerStop::measured(host, zone, journal)?;
             let cycle = (period, share, cost);
             let duty_loop = DutyLoop::start("emu-freeze", host, zone, cycle, stopper, journal, notes)?;
-            Ok(Box::new(Frozen { duty_loop, targets: zone.demand.targets.clone(), notes: told.clone() }))
+            let (targets, notes) = (zone.demand.targets.clone(), told.clone());
+            Ok(Box::new(Stopping { id: ID, duty_loop, targets, notes, look: None }))
         }))
-    }
-}
-
-struct Frozen {
-    duty_loop: DutyLoop,
-    targets: Targets,
-    notes: Vec<String>,
-}
-
-impl Emulation for Frozen {
-    fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        super::same_cpus(&self.targets, targets)?;
-        let planned = plan::share_with_error(self.duty_loop.period(), targets);
-        let (share, _) = planned.map_err(|why| why.into_error(ID))?;
-        self.duty_loop.set(share);
-        self.targets.clone_from(targets);
-        Ok(())
-    }
-
-    fn period(&self) -> Duration {
-        self.duty_loop.period()
-    }
-
-    fn status(&self) -> Status {
-        self.duty_loop.status(ID, &self.targets, &self.notes)
-    }
-
-    fn release(self: Box<Self>) -> Result<()> {
-        self.duty_loop.stop()
     }
 }

@@ -3,6 +3,7 @@
 
 mod policy_loop;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::cgroup::{FreezerStop, TaskGroup};
 use crate::cpu_list::CpuList;
 use crate::cpufreq::{self, Control, Mix, Wish};
-use crate::duty::{DutyLoop, Grid, PERIOD_MAX, check_period, plan};
+use crate::duty::{Counters, DutyLoop, DutyThread, Grid, PERIOD_MAX, check_period, plan};
 use crate::error::Result;
 use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
@@ -21,7 +22,7 @@ use crate::sys::time;
 use crate::unavailable::{Reason, Unavailable};
 use crate::undo::Journal;
 use crate::zone::{Demand, Zone};
-use policy_loop::{PolicyLoop, Settings};
+use policy_loop::Settings;
 
 pub(super) struct CpuGov;
 
@@ -190,18 +191,18 @@ impl Governor {
             cpufreq::stop_boost(host, wish, mix.high, journal, &mut notes)?;
             let mut control = Control::take(&wish.policy, journal)?;
             control.prepare(&[mix.low, mix.high])?;
-            let name = format!("emu-gov-{}", wish.policy.cpus.first().unwrap_or_default());
             let (zone, settings) = (zone.demand.cpus(), Settings { grid, mix });
             let (cpus, wanted) = (wish.policy.cpus.clone(), wish.wanted);
             let setter = control.setter();
-            let alternator = PolicyLoop::start(&name, host, &zone, &cpus, setter, settings, &more_notes)?;
+            let (alternator, counters) =
+                policy_loop::start(host, &zone, &cpus, setter, settings, &more_notes)?;
             control.confirm(&[mix.low, mix.high])?;
-            policies.push(PolicyGroup { cpus, wanted, mix, control, alternator });
+            policies.push(PolicyGroup { cpus, wanted, mix, control, alternator, counters });
         }
         let demand = zone.demand.clone();
         let (host, journal) = (host.clone(), journal.clone());
         let plan = plan.clone();
-        Ok(Self { host, demand, journal, plan, grid, policies, duty_loop, notes, more_notes })
+        Ok(Self { host, demand, journal, plan, policies, duty_loop, notes, more_notes })
     }
 }
 
@@ -210,16 +211,17 @@ struct PolicyGroup {
     wanted: Hertz,
     mix: Mix,
     control: Control,
-    alternator: PolicyLoop,
+    alternator: DutyThread<Settings>,
+    counters: Arc<Counters>,
 }
 
 impl PolicyGroup {
     /// Mean frequency while tasks run.
     fn mean(&self) -> f64 {
-        if self.alternator.has_failed() {
+        if self.alternator.is_finished() {
             return self.control.current().unwrap_or(self.mix.high).as_f64();
         }
-        let counters = self.alternator.counters();
+        let counters = &self.counters;
         if self.mix.low == self.mix.high || counters.elapsed.load(Ordering::Relaxed) == 0 {
             return self.mix.mean();
         }
@@ -233,7 +235,6 @@ struct Governor {
     demand: Demand,
     journal: Journal,
     plan: PolicyPlan,
-    grid: Grid,
     policies: Vec<PolicyGroup>,
     duty_loop: Option<DutyLoop>,
     notes: Vec<String>,
@@ -242,7 +243,6 @@ struct Governor {
 
 impl Emulation for Governor {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        super::same_cpus(&self.demand.targets, targets)?;
         let refuse = |why: Unavailable| why.into_error(ID);
         let demand =
             Demand { targets: targets.clone(), period: Some(self.plan.period), ..self.demand.clone() };
@@ -261,9 +261,9 @@ impl Emulation for Governor {
         if let Some(duty_loop) = &self.duty_loop {
             duty_loop.set(plan.running);
         }
-        self.grid = plan.grid();
+        let grid = plan.grid();
         for ((policy, wish), &mix) in self.policies.iter_mut().zip(&wishes).zip(&plan.mixes) {
-            policy.alternator.set(Settings { grid: self.grid, mix });
+            policy.alternator.set(Settings { grid, mix });
             (policy.mix, policy.wanted) = (mix, wish.wanted);
         }
         (self.plan, self.demand) = (plan, demand);
@@ -298,14 +298,14 @@ impl Emulation for Governor {
             None => status.add_all(&self.more_notes),
         }
         for policy in &self.policies {
-            let counters = policy.alternator.counters();
+            let counters = &policy.counters;
             status.periods = status.periods.max(counters.periods.load(Ordering::Relaxed));
             status.missed += counters.missed.load(Ordering::Relaxed);
             status.own_cpu += time::span(counters.cpu.load(Ordering::Relaxed));
             if let Err(error) = policy.control.check(&[policy.mix.low, policy.mix.high]) {
                 status.add_problem(error.in_words());
             }
-            if policy.alternator.has_failed() {
+            if policy.alternator.is_finished() {
                 status.add_problem(format!(
                     "CPUs {} stay at one frequency: the kernel refused a change",
                     policy.cpus
@@ -331,7 +331,7 @@ impl Emulation for Governor {
 
     fn release(self: Box<Self>) -> Result<()> {
         let mut first_error = self.duty_loop.map_or(Ok(()), DutyLoop::stop);
-        for policy in self.policies {
+        for mut policy in self.policies {
             first_error = first_error.and(policy.alternator.stop());
         }
         first_error

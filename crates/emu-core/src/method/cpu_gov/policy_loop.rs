@@ -19,63 +19,36 @@ pub(crate) struct Settings {
     pub(crate) mix: Mix,
 }
 
-#[derive(Debug)]
-pub(crate) struct PolicyLoop {
-    controller: DutyThread<Settings>,
-    counters: Arc<Counters>,
-}
-
-impl PolicyLoop {
-    /// On return the first of the levels is set, which [`Control::prepare`](crate::cpufreq::Control::prepare) has
-    /// prepared.
-    ///
-    /// The thread stays away from the `zone`. Where there is no other CPU it goes to one of the policy, which has to
-    /// take part in each change anyway, ahead of the tasks there.
-    pub(crate) fn start(
-        name: &str,
-        host: &Host,
-        zone: &CpuList,
-        policy: &CpuList,
-        setter: Setter,
-        settings: Settings,
-        notes: &Notes,
-    ) -> Result<Self> {
-        let counters = Arc::new(Counters::default());
-        let theirs = Arc::clone(&counters);
-        let has_others = !host.allowed.difference(zone).is_empty();
-        let avoided = if has_others { zone.clone() } else { zone.difference(policy) };
-        let (host, notes) = (host.clone(), notes.clone());
-        let controller = DutyThread::spawn(
-            name,
-            settings,
-            move || {
-                settle_duty_thread(&host, &avoided, &notes);
-                setter.set(settings.mix.low)?;
-                Ok(setter)
-            },
-            move |setter, wait| Loop { setter, ledger: Ledger::new(), counters: &theirs }.run(wait),
-        )?;
-        Ok(Self { controller, counters })
-    }
-
-    /// New settings; their levels must be prepared.
-    pub(crate) fn set(&self, settings: Settings) {
-        self.controller.set(settings);
-    }
-
-    /// What it has done; "stopped" is time at the low level.
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// Whether it has ended, which it only does by itself when the kernel refuses a frequency.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.controller.is_finished()
-    }
-
-    pub(crate) fn stop(mut self) -> Result<()> {
-        self.controller.stop()
-    }
+/// Starts the thread, whose counters tell what it has done; "stopped" is time at the low level. It ends by itself only where
+/// the kernel refuses a frequency. On return the first of the levels is set; the levels of all settings must be prepared
+/// ([`Control::prepare`](crate::cpufreq::Control::prepare)).
+///
+/// The thread stays away from the `zone`. Where there is no other CPU it goes to one of the policy, which has to
+/// take part in each change anyway, ahead of the tasks there.
+pub(crate) fn start(
+    host: &Host,
+    zone: &CpuList,
+    policy: &CpuList,
+    setter: Setter,
+    settings: Settings,
+    notes: &Notes,
+) -> Result<(DutyThread<Settings>, Arc<Counters>)> {
+    let counters = Arc::new(Counters::default());
+    let theirs = Arc::clone(&counters);
+    let has_others = !host.allowed.difference(zone).is_empty();
+    let avoided = if has_others { zone.clone() } else { zone.difference(policy) };
+    let (host, notes) = (host.clone(), notes.clone());
+    let thread = DutyThread::spawn(
+        &format!("emu-gov-{}", policy.first().unwrap_or_default()),
+        settings,
+        move || {
+            settle_duty_thread(&host, &avoided, &notes);
+            setter.set(settings.mix.low)?;
+            Ok(setter)
+        },
+        move |setter, wait| Loop { setter, ledger: Ledger::new(), counters: &theirs }.run(wait),
+    )?;
+    Ok((thread, counters))
 }
 
 struct Loop<'a> {

@@ -299,7 +299,6 @@ struct Hogs {
 
 impl Emulation for Hogs {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        super::same_cpus(&self.targets, targets)?;
         let lowest = lowest_share(targets);
         check_limits(&self.limits, self.lifts.is_some(), lowest).map_err(|why| why.into_error(ID))?;
         if let Some(journal) = &self.lifts {

@@ -215,7 +215,7 @@ fn trial_with(priority: Option<i32>, pairs: usize, until: Nanos) -> Result<Vec<W
     let _probe = Probe::start(priority, &work)?;
     let relax = Relax::best();
     let mut costs = Vec::with_capacity(pairs);
-    sleep_until(time::now() + PERIOD);
+    time::sleep_until(time::now() + PERIOD);
     let mut before = free_rate(&work);
     if before <= 0.0 {
         // Somebody else's real-time task or the hypervisor kept it from the CPU: no pair would tell anything.
@@ -272,17 +272,10 @@ fn become_real_time(priority: i32) -> Result<()> {
     sched::set_fifo(priority).map_err(|e| Error::io(format!("cannot get real-time priority {priority}"), e))
 }
 
-fn sleep_until(deadline: Nanos) {
-    let word = std::sync::atomic::AtomicU32::new(0);
-    while time::now() < deadline {
-        time::wait_until(&word, 0, deadline);
-    }
-}
-
 /// Work of the probe per nanosecond while it has the CPU to itself, but for one wake-up.
 fn free_rate(work: &AtomicU64) -> f64 {
     let (begin, first) = (time::now(), work.load(Ordering::Relaxed));
-    sleep_until(begin + FREE);
+    time::sleep_until(begin + FREE);
     (work.load(Ordering::Relaxed) - first) as f64 / (time::now() - begin) as f64
 }
 
@@ -310,7 +303,7 @@ fn burn(work: &AtomicU64, relax: Relax) -> Result<Burnt> {
         }
         burned += now - woken;
         std::hint::black_box(time::thread_cpu());
-        sleep_until(begin + number * PERIOD);
+        time::sleep_until(begin + number * PERIOD);
     }
     Ok(Burnt {
         wall: (time::now() - begin) as f64,

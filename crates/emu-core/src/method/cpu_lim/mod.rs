@@ -6,11 +6,10 @@ mod runner;
 mod stopper;
 mod turns;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, Plan, Trait};
+use super::stopping::Stopping;
+use super::{About, Expected, Method, Plan, Trait};
 use crate::cgroup::{TaskGroup, confine_without_group, hierarchy_for};
 use crate::duty::stop_cost::StopCost;
 use crate::duty::{DutyLoop, Stop, check_period, detuned, plan};
@@ -19,8 +18,6 @@ use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
 use crate::notes::Notes;
 use crate::process::Descendants;
-use crate::speed::Targets;
-use crate::status::Status;
 use crate::sys::time;
 use crate::unavailable::Unavailable;
 use crate::undo::Journal;
@@ -80,29 +77,26 @@ impl Method for CpuLim {
         let (share, error) = plan::share_with_error(period, &demand.targets)?;
         let (longest_stall, notes) = (period.mul_f64(1.0 - share), notes_on(host, demand));
         Ok(Plan::new(Expected { error, period, longest_stall, notes }, move |host, zone, journal| {
-            Ok(Box::new(Stopped::engage((period, share), host, zone, journal)?))
+            Ok(Box::new(engage((period, share), host, zone, journal)?))
         }))
     }
 }
 
-impl Stopped {
-    fn engage((period, share): (Duration, f64), host: &Host, zone: &Zone, journal: &Journal) -> Result<Self> {
-        let targets = zone.demand.targets.clone();
-        let mut fixed_notes = plan::notes_on(&targets);
-        let (members, notes) = members(host, zone, journal, &mut fixed_notes)?;
-        let (proc, look) = (&host.roots.proc, members.look());
-        let mut stopper = Stopper::new(proc, members, zone.demand.targets.len(), notes.clone());
-        // From here on the tasks are stopped; what is measured now is measured without them.
-        stopper.stop(time::now())?;
-        let cost = StopCost::of(host, zone, "signals", &mut fixed_notes, |probe| {
-            let mut family = Descendants::of(proc, &[probe])?;
-            confine_without_group(host, zone, &mut family, journal)?;
-            Ok(Stopper::new(proc, Members::of_family(proc, family, journal)?, 1, Notes::default()))
-        })?;
-        let duty_loop =
-            DutyLoop::start("emu-lim", host, zone, (period, share, cost), stopper, journal, notes)?;
-        Ok(Self { duty_loop, look, targets, notes: fixed_notes })
-    }
+fn engage((period, share): (Duration, f64), host: &Host, zone: &Zone, journal: &Journal) -> Result<Stopping> {
+    let targets = zone.demand.targets.clone();
+    let mut fixed_notes = plan::notes_on(&targets);
+    let (members, notes) = members(host, zone, journal, &mut fixed_notes)?;
+    let (proc, look) = (&host.roots.proc, members.look());
+    let mut stopper = Stopper::new(proc, members, zone.demand.targets.len(), notes.clone());
+    // From here on the tasks are stopped; what is measured now is measured without them.
+    stopper.stop(time::now())?;
+    let cost = StopCost::of(host, zone, "signals", &mut fixed_notes, |probe| {
+        let mut family = Descendants::of(proc, &[probe])?;
+        confine_without_group(host, zone, &mut family, journal)?;
+        Ok(Stopper::new(proc, Members::of_family(proc, family, journal)?, 1, Notes::default()))
+    })?;
+    let duty_loop = DutyLoop::start("emu-lim", host, zone, (period, share, cost), stopper, journal, notes)?;
+    Ok(Stopping { id: ID, duty_loop, targets, notes: fixed_notes, look: Some(look) })
 }
 
 /// The period in force; `usual` where none is asked for.
@@ -150,40 +144,6 @@ fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>)
 }
 
 const GROUP: &[Controller] = &[Controller::Cpuacct, Controller::Cpuset];
-
-struct Stopped {
-    duty_loop: DutyLoop,
-    look: Arc<AtomicBool>,
-    targets: Targets,
-    notes: Vec<String>,
-}
-
-impl Emulation for Stopped {
-    fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        super::same_cpus(&self.targets, targets)?;
-        let planned = plan::share_with_error(self.duty_loop.period(), targets);
-        let (share, _) = planned.map_err(|why| why.into_error(ID))?;
-        self.duty_loop.set(share);
-        self.targets.clone_from(targets);
-        Ok(())
-    }
-
-    fn period(&self) -> Duration {
-        self.duty_loop.period()
-    }
-
-    fn status(&self) -> Status {
-        self.duty_loop.status(ID, &self.targets, &self.notes)
-    }
-
-    fn look(&self) {
-        self.look.store(true, Ordering::Relaxed);
-    }
-
-    fn release(self: Box<Self>) -> Result<()> {
-        self.duty_loop.stop()
-    }
-}
 
 #[cfg(test)]
 mod tests;

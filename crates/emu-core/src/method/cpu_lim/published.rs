@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
 use rustix::process::Signal;
 
 use super::members::{Members, Sent};
@@ -14,7 +13,7 @@ use super::{members, notes_on, period};
 use crate::duty::{Command, Counters, DutyThread, Grid, Wait, plan, settle_duty_thread, status};
 use crate::error::Result;
 use crate::host::Host;
-use crate::method::{About, Emulation, Expected, Method, Plan, Trait, same_cpus};
+use crate::method::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::method_id::MethodId;
 use crate::notes::Notes;
 use crate::speed::Targets;
@@ -23,7 +22,7 @@ use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::times::process_cpu_time;
 use crate::unavailable::Unavailable;
-use crate::zone::{Demand, Zone};
+use crate::zone::Demand;
 
 pub(in crate::method) struct CpuLimPublished;
 
@@ -80,35 +79,59 @@ impl Method for CpuLimPublished {
             let (members, more_notes) = members(host, zone, journal, &mut notes)?;
             notes.push(NOTE.into());
             let look = members.look();
-            let limiter = Limiter::start(host, zone, period, share, members, more_notes)?;
-            Ok(Box::new(Published { limiter, look, period, targets, notes, cpus_folder: host.roots.cpus() }))
+            let counters = Arc::new(Counters::default());
+            let (seen, said, cpus) = (Arc::clone(&counters), more_notes.clone(), zone.demand.cpus());
+            let theirs = host.clone();
+            // Begins with a decision about each process.
+            let begin = move || {
+                settle_duty_thread(&theirs, &cpus, &said);
+                let (proc, grid) = (theirs.roots.proc.clone(), Grid::new(time::now(), time::nanos(period)));
+                let mut rule =
+                    Rule { proc, members, grid, held_since: HashMap::new(), counters: seen, notes: said };
+                rule.decide(share)?;
+                Ok(rule)
+            };
+            let thread = DutyThread::spawn("emu-lim", share, begin, |mut rule, wait| rule.run(wait))?;
+            let cpus_folder = host.roots.cpus();
+            Ok(Box::new(Published {
+                thread,
+                counters,
+                look,
+                period,
+                targets,
+                notes,
+                more_notes,
+                cpus_folder,
+            }))
         }))
     }
 }
 
 struct Published {
-    limiter: Limiter,
+    thread: DutyThread<f64>,
+    counters: Arc<Counters>,
     look: Arc<AtomicBool>,
     period: Duration,
     targets: Targets,
     notes: Vec<String>,
+    more_notes: Notes,
     cpus_folder: PathBuf,
 }
 
 impl Emulation for Published {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        same_cpus(&self.targets, targets)?;
-        self.limiter.set(plan::uniform_share(targets).map_err(|why| why.into_error(ID))?);
+        let share = plan::uniform_share(targets).map_err(|why| why.into_error(ID))?;
+        self.counters.restart();
+        self.thread.set(share);
         self.targets.clone_from(targets);
         Ok(())
     }
 
     fn status(&self) -> Status {
-        let counters = self.limiter.counters();
-        let mut status = status::of(ID, self.period, counters, &self.targets, &self.cpus_folder);
+        let mut status = status::of(ID, self.period, &self.counters, &self.targets, &self.cpus_folder);
         status.notes.extend_from_slice(&self.notes);
-        status.add_all(self.limiter.notes());
-        if let Some(why) = self.limiter.ended() {
+        status.add_all(&self.more_notes);
+        if let Some(why) = self.thread.ended() {
             status.end(status::ended(&why));
         }
         status
@@ -118,63 +141,8 @@ impl Emulation for Published {
         self.look.store(true, Ordering::Relaxed);
     }
 
-    fn release(self: Box<Self>) -> Result<()> {
-        self.limiter.stop()
-    }
-}
-
-#[derive(Debug)]
-struct Limiter {
-    controller: DutyThread<f64>,
-    counters: Arc<Counters>,
-    notes: Notes,
-}
-
-impl Limiter {
-    /// Begins with a decision about each process.
-    fn start(
-        host: &Host,
-        zone: &Zone,
-        period: Duration,
-        share: f64,
-        members: Members,
-        notes: Notes,
-    ) -> Result<Self> {
-        let counters = Arc::new(Counters::default());
-        let (seen, said, cpus) = (Arc::clone(&counters), notes.clone(), zone.demand.cpus());
-        let (host, period) = (host.clone(), time::nanos(period));
-        let begin = move || {
-            settle_duty_thread(&host, &cpus, &said);
-            let proc = host.roots.proc.clone();
-            let grid = Grid::new(time::now(), period);
-            let mut rule =
-                Rule { proc, members, grid, held_since: HashMap::new(), counters: seen, notes: said };
-            rule.decide(share)?;
-            Ok(rule)
-        };
-        let controller = DutyThread::spawn("emu-lim", share, begin, |mut rule, wait| rule.run(wait))?;
-        Ok(Self { controller, counters, notes })
-    }
-
-    fn set(&self, share: f64) {
-        self.counters.restart();
-        self.controller.set(share);
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    fn notes(&self) -> &Notes {
-        &self.notes
-    }
-
-    fn ended(&self) -> Option<String> {
-        self.controller.ended()
-    }
-
-    fn stop(mut self) -> Result<()> {
-        self.controller.stop()
+    fn release(mut self: Box<Self>) -> Result<()> {
+        self.thread.stop()
     }
 }
 
@@ -211,7 +179,7 @@ impl Rule {
     /// Stops every process whose usage has reached `share`, and continues every one of ours that is below.
     fn decide(&mut self, share: f64) -> Result<()> {
         self.members.refresh()?;
-        let (now, since_boot) = (time::now(), since_boot());
+        let (now, since_boot) = (time::now(), time::user_ticks() as Nanos * time::USER_TICK);
         let (mut dead, mut stopped, mut all) = (HashSet::new(), 0, 0);
         for member in self.members.iter_mut().filter(|member| member.is_proven()) {
             let lifetime = since_boot - (member.starttime() as Nanos).saturating_mul(time::USER_TICK);
@@ -264,11 +232,6 @@ impl Drop for Rule {
 fn is_reached(used: Nanos, lifetime: Nanos, share: f64) -> bool {
     // The start is known to a tick only; a process is never younger than one.
     used as f64 >= share * lifetime.max(time::USER_TICK) as f64
-}
-
-/// Now, on the clock of process start times.
-fn since_boot() -> Nanos {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |now| now.tv_sec() * 1_000_000_000 + now.tv_nsec())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::duty::Census;
 use crate::duty::{Stop, Stopped};
 use crate::error::Result;
 use crate::notes::Notes;
-use crate::process::{Stat, threads, times_in_schedstat};
+use crate::process::{Stat, status_field, threads, times_in_schedstat};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::times::process_cpu_time;
@@ -347,8 +347,8 @@ fn is_stopped(proc: &Path, pid: Pid) -> bool {
 
 /// Whether a terminal has asked the process to stop while it was stopped.
 fn wants_to_stop(proc: &Path, pid: Pid) -> bool {
-    let status = fs::read(proc.join(pid.to_string()).join("status")).unwrap_or_default();
-    pending(&String::from_utf8_lossy(&status)) & TERMINAL_STOPS != 0
+    let pending = status_field(proc, pid, "ShdPnd").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    pending.unwrap_or(0) & TERMINAL_STOPS != 0
 }
 
 /// The link count of a folder is two and one for each folder in it.
@@ -359,11 +359,6 @@ fn thread_count(proc: &Path, pid: Pid) -> usize {
 
 fn group_of(pid: Pid) -> Option<Pid> {
     nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(pid))).ok().map(nix::unistd::Pid::as_raw)
-}
-
-fn pending(status: &str) -> u64 {
-    let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

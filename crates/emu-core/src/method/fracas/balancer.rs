@@ -65,8 +65,6 @@ pub(crate) struct Balancer {
     /// When a look last saw each group use CPU time.
     used_at: Vec<Nanos>,
     lists: Vec<Vec<Pid>>,
-    /// What the last census saw.
-    real_time: usize,
     stuck: usize,
     calm_since: Option<Nanos>,
     next: Nanos,
@@ -101,7 +99,6 @@ impl Balancer {
             busy: Vec::new(),
             used_at: Vec::new(),
             lists: Vec::new(),
-            real_time: 0,
             stuck: 0,
             calm_since: None,
             next: 0,
@@ -132,10 +129,6 @@ impl Balancer {
 
     pub(super) fn cpus(&self) -> &CpuList {
         self.groups.cpus()
-    }
-
-    pub(crate) fn real_time(&self) -> usize {
-        self.real_time
     }
 
     pub(crate) fn missing(&self) -> &CpuList {
@@ -253,8 +246,7 @@ impl Balancer {
             }
             self.bindings.learn(&self.groups, &self.lists, now);
         }
-        let (mut runnable, real_time) = self.bindings.census(&self.groups, &self.lists, &self.usable, closed);
-        self.real_time = real_time;
+        let mut runnable = self.bindings.census(&self.groups, &self.lists, &self.usable, closed);
         let mut moved = 0;
         for thread in balance::plan(&places, &mut runnable) {
             match self.groups.move_to(thread.tid, thread.place) {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::balance::Runnable;
 use super::per_cpu_groups::CpuGroups;
-use super::real_time::is_real_time;
 use crate::cpu_list::CpuList;
 use crate::sys::Pid;
 use crate::sys::time::Nanos;
@@ -51,20 +50,18 @@ impl Bindings {
         (!cpus.is_empty()).then_some(cpus)
     }
 
-    /// The runnable threads among `lists`, those that are in the group of a CPU that they may not use, and how many
-    /// real-time ones there are. Of a place that is `closed`, all threads count as runnable, as all have to leave.
+    /// The runnable threads among `lists`, and those that are in the group of a CPU that they may not use. Of a place that is `closed`, all threads count as runnable, as all have to leave.
     pub(crate) fn census(
         &mut self,
         groups: &CpuGroups,
         lists: &[Vec<Pid>],
         usable: &CpuList,
         closed: impl Fn(usize) -> bool,
-    ) -> (Vec<Runnable>, usize) {
-        let (mut runnable, mut real_time) = (Vec::new(), 0);
+    ) -> Vec<Runnable> {
+        let mut runnable = Vec::new();
         for ((place, tids), group) in lists.iter().enumerate().zip(groups.groups()) {
             for &tid in tids {
                 let Some(stat) = groups.stat(tid) else { continue };
-                real_time += usize::from(is_real_time(&stat));
                 let bound = self.of(tid, usable);
                 // It has to leave before its group is bound to a CPU that it may not use.
                 let is_astray = bound.as_ref().is_some_and(|cpus| !cpus.contains(group.cpu));
@@ -77,7 +74,7 @@ impl Bindings {
         }
         let alive: BTreeSet<_> = lists.iter().flatten().collect();
         self.0.retain(|tid, _| alive.contains(tid));
-        (runnable, real_time)
+        runnable
     }
 }
 

@@ -90,10 +90,9 @@ impl CfsBurner {
         })?;
         fs::create_dir(&folder.path).map_err(|e| Error::file("make", &folder.path, e))?;
         let bandwidth = Bandwidth::open(&folder, None, Owner::Us)?;
-        let emu = std::process::id();
         #[expect(unsafe_code, reason = "a fork has a contract")]
-        // SAFETY: `spin` only computes and makes system calls.
-        let child = unsafe { fork::fork([], || spin(emu)) }
+        // SAFETY: `spin` makes a system call and computes.
+        let child = unsafe { fork::fork_bound([], spin) }
             .map_err(|e| Error::io("cannot start a process to burn CPU time", e))?;
         let pid = child.pid();
         let rival = Self { cpu, child, bandwidth, version: zone.version, procfs: procfs.to_owned() };
@@ -148,17 +147,12 @@ fn beside(zone: &Folder, cpu: CpuId) -> Result<Folder> {
     Ok(Folder { version: zone.version, path })
 }
 
-/// The child's side: burns until it is killed, or its parent dies. Keeps to the contract of [`fork`](fork::fork).
-fn spin(parent: u32) -> i32 {
+/// The child's side: burns until it is killed. Keeps to the contract of [`fork`](fork::fork).
+fn spin() -> i32 {
     let _ = nix::sys::prctl::set_name(c"emu-rival");
-    let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
-    // The parent may have died before the signal was asked for.
-    while nix::unistd::getppid().as_raw() as u32 == parent {
-        for _ in 0..1 << 20 {
-            std::hint::spin_loop();
-        }
+    loop {
+        std::hint::spin_loop();
     }
-    0
 }
 
 #[cfg(test)]

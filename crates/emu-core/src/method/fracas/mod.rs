@@ -10,7 +10,6 @@ mod per_cpu_groups;
 mod phase;
 mod quota_group;
 mod quota_loop;
-mod real_time;
 mod trim;
 mod turn_end;
 
@@ -20,7 +19,7 @@ mod shares;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{About, Expected, Method, Plan, Trait, same_cpus};
+use super::{About, Expected, Method, Plan, Trait};
 use crate::cgroup::{
     Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, can_have, hierarchy_for, tightest_limit,
 };
@@ -32,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
-use crate::speed::{Targets, lowest_share};
+use crate::speed::{Targets, lowest_share, uniform_share};
 use crate::status::Status;
 use crate::sys::time;
 use crate::unavailable::{Reason, Unavailable};
@@ -108,7 +107,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 const TRIM_ROOM: f64 = 1.05;
 
 /// How much of a period must be left out, in ticks, for the kernel to do so in most periods. Below half a tick,
-/// Linux 6.1 is 2 to 4 % too slow. The stalls do not get shorter with the period then, so up to
+/// it was 1 to 4 % too slow. The stalls do not get shorter with the period then, so up to
 /// [`PERIOD_LATE`] nothing is lost with a longer one.
 const TICKS_LEFT_OUT: f64 = 0.75;
 const PERIOD_LATE: Duration = Duration::from_millis(100);
@@ -152,8 +151,8 @@ fn check_quota(kind: Kind, host: &Host, demand: &Demand) -> Result<Expected, Una
     let mut error = expected_error(period_us, lowest, count);
     if is_below_tick(period_us, &demand.targets) {
         notes.push(format!(
-            "less than half a scheduler tick ({:?}) is left out of a period: kernels such as Linux 6.1 begin up to 4% \
-             too slow, which is corrected within half a minute; a longer period avoids it",
+            "less than half a scheduler tick ({:?}) is left out of a period: the kernel may not do so in each, and begin up to \
+             4% too slow, which is corrected within half a minute; a longer period avoids it",
             time::tick()
         ));
         error += 0.03;
@@ -191,9 +190,7 @@ fn is_below_tick(period_us: u64, targets: &Targets) -> bool {
 }
 
 fn check_equal(targets: &Targets, can_bind: bool) -> Result<(), Unavailable> {
-    let mut shares = targets.values().map(|target| target.share);
-    let first = shares.next().unwrap_or(1.0);
-    if can_bind || shares.all(|share| (share - first).abs() < 1e-9) {
+    if can_bind || uniform_share(targets).is_some() {
         return Ok(());
     }
     Err(Unavailable::new(

@@ -12,12 +12,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::real_time::threads_of;
 use crate::cgroup::confine;
 use crate::cgroup::cpuset_return::CpusetReturn;
 use crate::cgroup::place;
 use crate::cgroup::{Bandwidth, Owner};
-use crate::cgroup::{Folder, TaskGroup, real_time};
+use crate::cgroup::{Folder, TaskGroup, lists, real_time};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::{Error, ErrorKind, Result};
@@ -360,6 +359,12 @@ fn enable_threaded(
         |controller: &Controller| enabled.split_whitespace().any(|name| name == controller.as_str());
     let missing: Vec<_> = controllers.filter(|controller| !is_enabled(controller)).collect();
     if missing.is_empty() { Ok(()) } else { place::enable(folder, &missing, journal) }
+}
+
+/// The threads that a file lists. It is opened anew each time: on v1 an open file keeps the list that it had
+/// when it was first read.
+fn threads_of(members: &Path) -> Result<Vec<Pid>> {
+    Ok(lists::named(&control_file::read(members)?).collect())
 }
 
 #[cfg(test)]

@@ -409,7 +409,7 @@ pub(crate) fn at_period_start<T>(
         }
         waiting = still;
         if !waiting.is_empty() {
-            std::thread::sleep(step);
+            time::sleep(step);
         }
     }
     Ok(())

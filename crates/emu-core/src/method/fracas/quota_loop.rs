@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::balancer::Balancer;
 use super::phase::{self, Phase};
 use super::quota_group::{QuotaGroup, at_period_start};
-use super::real_time::{Threads, count_real_time};
 use super::turn_end::TurnEnd;
 use crate::ablation::{Correction, is_off};
 use crate::cgroup::PERIOD_MAX;
@@ -29,14 +28,12 @@ const TRY_AGAIN: Nanos = 100_000_000;
 struct Work {
     governed: Vec<QuotaGroup>,
     balancer: Option<Balancer>,
-    threads: Option<Threads>,
     phase: Option<Phase>,
     /// For each group; `None` until it is known when the periods of several begin.
     turn_ends: Option<Vec<TurnEnd>>,
     window: Nanos,
     window_end: Nanos,
     first_periods: u64,
-    real_time: usize,
     /// What each step has failed with, until it goes well.
     unset: Option<Error>,
     unsettled: Option<(usize, Error)>,
@@ -92,7 +89,6 @@ impl QuotaLoop {
     pub(crate) fn start(
         mut governed: Vec<QuotaGroup>,
         balancer: Option<Balancer>,
-        threads: Option<Threads>,
         shares: &[f64],
         period_us: u64,
     ) -> Result<Self> {
@@ -105,13 +101,11 @@ impl QuotaLoop {
         let mut work = Work {
             governed,
             balancer,
-            threads,
             phase: None,
             turn_ends: None,
             window: 0,
             window_end: 0,
             first_periods: 0,
-            real_time: 0,
             unset: None,
             unsettled: None,
             unspread: None,
@@ -175,9 +169,6 @@ impl QuotaLoop {
         let stuck = work.balancer.as_ref().map_or(0, Balancer::stuck);
         if stuck > 0 {
             problems.push(format!("{stuck} threads could not be moved to the group of a CPU"));
-        }
-        if work.real_time > 0 {
-            problems.push(format!("{} threads are real-time: no quota limits them", work.real_time));
         }
         let ends: Nanos = work.turn_ends.iter().flatten().map(TurnEnd::cpu_time).sum();
         Report {
@@ -333,10 +324,7 @@ impl Work {
     }
 
     fn balance(&mut self) -> Result<()> {
-        let Some(balancer) = &mut self.balancer else { return Ok(()) };
-        let result = balancer.look(&mut self.governed);
-        self.real_time = balancer.real_time();
-        result
+        self.balancer.as_mut().map_or(Ok(()), |balancer| balancer.look(&mut self.governed))
     }
 
     fn correct(&mut self, now: Nanos, is_interrupted: &dyn Fn() -> bool) -> Result<()> {
@@ -349,11 +337,7 @@ impl Work {
                 changed.push((group, ()));
             }
         }
-        at_period_start(&mut changed, is_interrupted, |group, ()| group.renew())?;
-        if let Some(threads) = &self.threads {
-            self.real_time = count_real_time(threads)?;
-        }
-        Ok(())
+        at_period_start(&mut changed, is_interrupted, |group, ()| group.renew())
     }
 }
 
@@ -380,7 +364,7 @@ mod tests {
         let governed = groups.bandwidths().unwrap().into_iter();
         let governed = governed.map(|bandwidth| QuotaGroup::new(bandwidth, 1, None, None)).collect();
         let balancer = Balancer::new(groups, root.join("online"), &cpus);
-        QuotaLoop::start(governed, Some(balancer), None, &[0.5], 20_000).unwrap()
+        QuotaLoop::start(governed, Some(balancer), &[0.5], 20_000).unwrap()
     }
 
     #[test]

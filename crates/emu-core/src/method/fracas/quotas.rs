@@ -7,10 +7,9 @@ use super::balancer::Balancer;
 use super::per_cpu_groups::CpuGroups;
 use super::quota_group::QuotaGroup;
 use super::quota_loop::QuotaLoop;
-use super::real_time::Threads;
 use super::{
     Kind, Outer, check_equal, cpu_folder, group_count, offline_problem, online, owner, period_for,
-    published_note, same_cpus, shares_of,
+    published_note, shares_of,
 };
 use crate::cgroup::{Bandwidth, Limit, Owner, Quota, TaskGroup};
 use crate::duty::plan::notes_on;
@@ -88,15 +87,14 @@ impl Quotas {
             let govern = |bandwidth| QuotaGroup::new(bandwidth, 1, ceiling, stall_cost);
             let governed = parts.bandwidths()?.into_iter().map(govern).collect();
             let balancer = Balancer::new(parts, host_cpus.join("online"), &host.online());
-            QuotaLoop::start(governed, Some(balancer), None, &shares, period_us)?
+            QuotaLoop::start(governed, Some(balancer), &shares, period_us)?
         } else {
             if targets.len() > 1 {
                 notes.push(published_note(targets.len(), demand.lowest_share()));
             }
             let bandwidth = Bandwidth::open(folder, accounting, owner(zone, journal))?;
             let governed = QuotaGroup::new(bandwidth, targets.len(), ceiling, stall_cost);
-            let threads = Threads { file: folder.threads_file(), procfs: host.roots.proc.clone() };
-            QuotaLoop::start(vec![governed], None, Some(threads), &shares, period_us)?
+            QuotaLoop::start(vec![governed], None, &shares, period_us)?
         };
         let (targets, period) = (targets.clone(), demand.period);
         Ok(Self { id, targets, period, groups, can_bind, keeper, outer, notes, more_notes, host_cpus })
@@ -119,7 +117,6 @@ fn stall_cost(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<Strin
 
 impl Emulation for Quotas {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        same_cpus(&self.targets, targets)?;
         let refused = |why: Unavailable| why.into_error(self.id);
         check_equal(targets, self.can_bind).map_err(refused)?;
         let period_us = period_for(self.period, targets, self.groups).map_err(refused)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::cfs_burner::{CfsBurner, Weights};
-use super::{Outer, cpu_folder, offline_problem, online, owner, same_cpus};
+use super::{Outer, cpu_folder, offline_problem, online, owner};
 use crate::cgroup::{Bandwidth, TaskGroup, hierarchy_for};
 use crate::duty::plan::notes_on;
 use crate::duty::{Command, DutyThread};
@@ -173,7 +173,6 @@ impl Shares {
 
 impl Emulation for Shares {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        same_cpus(&self.targets, targets)?;
         check_weights(targets, self.version).map_err(|why| why.into_error(ID))?;
         if let Err(error) = self.set_weights(targets) {
             // What the kernel had accepted before it accepts again.

@@ -1,17 +1,6 @@
-use super::super::real_time::is_real_time;
 use super::*;
 use crate::cpufreq::simulated;
 use crate::host::testing::{tree, write};
-
-#[test]
-fn real_time_and_deadline_threads_are_told_from_normal_ones() {
-    for (policy, expected) in
-        [("0", false), ("1", true), ("2", true), ("3", false), ("5", false), ("6", true)]
-    {
-        let line = format!("42 (a) b) R {} {policy} 0 0 0", "0 ".repeat(37).trim_end());
-        assert_eq!(is_real_time(&Stat::parse(line.as_bytes()).unwrap()), expected, "policy {policy}");
-    }
-}
 
 #[test]
 fn a_cpu_that_goes_offline_does_not_look_like_a_binding() {
