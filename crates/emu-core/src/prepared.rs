@@ -64,6 +64,20 @@ impl Prepared {
         let expected = plan.expected_mut();
         expected.error += hold.loss;
         expected.notes.extend_from_slice(&hold.notes);
+        if let Some(step) = demand.shortest_step {
+            let part = expected.period.div_duration_f64(step);
+            if method.about().has(Trait::EndsAtTicks) {
+                // A new speed waits for the period under way to end.
+                expected.error += part / 2.0;
+            }
+            // Periods are a little longer than told, for their grid.
+            if part * STEP_PERIODS > 1.01 {
+                expected.notes.push(format!(
+                    "speeds that stay for {step:?} alone are not exact: that is less than {STEP_PERIODS} periods of {:?}",
+                    expected.period
+                ));
+            }
+        }
         // On one that spreads tasks itself, they do not stay where they began.
         let isolated: CpuList = host.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
         let isolated = isolated.intersection(&demand.cpus());
@@ -144,6 +158,10 @@ impl fmt::Debug for Prepared {
     }
 }
 
+/// How many periods a speed must stay for, to be exact in the mean of them: within 3 % of what was asked for in a quiet guest
+/// (docs/FIDELITY.md).
+const STEP_PERIODS: f64 = 5.0;
+
 /// What [`Trait::SplitsCpus`] adds to the error on several CPUs, where programs are judged that are no loops: at 25 % of 20 ms two
 /// short processes at a time were 34 % too slow, and two threads that spin at barriers 25 % (docs/FIDELITY.md).
 const SPLIT: f64 = 0.1;
@@ -204,11 +222,28 @@ pub fn ranked(host: &Host, demand: &Demand) -> Result<(Prepared, Vec<Prepared>)>
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::host::testing;
     use crate::method::ids;
     use crate::speed::Target;
     use crate::unavailable::Reason;
+
+    #[test]
+    fn a_speed_that_stays_shortly_is_for_methods_that_begin_it_at_once() {
+        let host = testing::host();
+        let mut demand = Demand::new([(0, Target { share: 0.5, clock: None })].into());
+        let mut of = |method, step_ms: u64| {
+            demand.shortest_step = Some(Duration::from_millis(step_ms));
+            Prepared::new(method::method(method).unwrap(), &host, &demand).unwrap().expected().clone()
+        };
+        let [fracas, freeze] = [ids::FRACAS, ids::CPU_FREEZE].map(|method| of(method, 100));
+        assert!(fracas.error > 0.1 && freeze.error < 0.02, "{} {}", fracas.error, freeze.error);
+        assert!(of(ids::FRACAS, 100_000).error < 0.02, "half a period of 100 s is nothing");
+        let told = |expected: Expected| expected.notes.iter().any(|note| note.contains("are not exact"));
+        assert!(!told(freeze) && told(of(ids::CPU_FREEZE, 90)));
+    }
 
     #[test]
     fn a_speed_that_would_be_missed_by_all_of_it_is_refused() {

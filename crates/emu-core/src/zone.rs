@@ -59,6 +59,9 @@ pub struct Demand {
     /// limit, where a governor would lower it. Without permission they do not, which raises the expected error.
     #[serde(default = "yes")]
     pub hold_clock: bool,
+    /// The shortest time for which a speed stays, where it changes: some methods take up a new speed sooner than others.
+    #[serde(skip)]
+    pub shortest_step: Option<Duration>,
 }
 
 fn yes() -> bool {
@@ -76,6 +79,7 @@ impl Demand {
             round: Round::Nearest,
             widen_policies: false,
             hold_clock: true,
+            shortest_step: None,
         }
     }
 

@@ -100,6 +100,7 @@ impl DemandArgs {
             round: self.round,
             widen_policies: self.widen,
             hold_clock: !self.no_hold_clock,
+            shortest_step: None,
         }
     }
 

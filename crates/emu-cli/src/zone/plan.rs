@@ -41,7 +41,11 @@ impl Plan {
             });
         }
         let (speed, demand) = match (&trace, &args.wanted.speed) {
-            (Some(follow), _) => (follow.player.speed(), args.demand.demand(follow.player.first()?)),
+            (Some(follow), _) => {
+                let demand = args.demand.demand(follow.player.first()?);
+                let shortest_step = follow.player.trace().shortest_step();
+                (follow.player.speed(), Demand { shortest_step, ..demand })
+            }
             (None, Some(speed)) => (speed.clone(), demand(host, speed, &args.demand)?),
             (None, None) => {
                 return Err(Error::usage("no speed is asked for")

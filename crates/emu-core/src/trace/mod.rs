@@ -75,6 +75,13 @@ impl Trace {
         self.length
     }
 
+    /// The shortest time between two moments at which a speed changes; `None` where there is one.
+    pub fn shortest_step(&self) -> Option<Duration> {
+        let moments = self.changes.iter().map(|change| change.at).chain(self.length);
+        let spans = moments.clone().zip(moments.skip(1)).map(|(begin, end)| end - begin);
+        spans.filter(|span| !span.is_zero()).min()
+    }
+
     /// The number of moments at which a speed changes, the first one included.
     pub fn steps(&self) -> usize {
         self.changes.chunk_by(|a, b| a.at == b.at).count()

@@ -16,8 +16,10 @@ fn a_trace_is_read_line_by_line() {
     let text = "\u{feff}# of a laptop\r\ntime_s, cpu, speed\r\n\r\n0,*,100%\r\n0.01,0-1,40%\r\n0.01,2,1.2GHz\r\n3,*,end\r\n";
     let trace: Trace = text.parse().unwrap();
     assert_eq!((trace.steps(), trace.length()), (2, Some(Duration::from_secs(3))));
+    assert_eq!(trace.shortest_step(), Some(Duration::from_millis(10)));
     assert_eq!(trace.cpus().unwrap().to_string(), "0-2");
-    assert_eq!(self::trace("0,*,0.5").unwrap().cpus(), None);
+    let one = self::trace("0,*,0.5").unwrap();
+    assert_eq!((one.cpus(), one.shortest_step()), (None, None));
 }
 
 #[test]
