@@ -68,8 +68,8 @@ impl Options {
                 let _ = write!(words, " {option} '{value}'");
             }
         }
-        let (pairs, seed) = (self.pairs, self.seed);
-        format!("cargo bench -p emu-cpu-bench --bench {bench} --{words} --pairs {pairs} --seed {seed}")
+        let (package, pairs, seed) = (env!("CARGO_PKG_NAME"), self.pairs, self.seed);
+        format!("cargo bench -p {package} --bench {bench} --{words} --pairs {pairs} --seed {seed}")
     }
 }
 
