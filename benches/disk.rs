@@ -19,8 +19,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use common::{Line, Run};
-use emu_bench::stats::{Bootstrap, Centre, Interval, Level, Pair, PairedRatios};
+use common::{Line, Run, in_words, output, ratio};
 use emu_core::{Error, ErrorKind, Result};
 use emu_machine::disk::{Column, Named, Operation, Order, Transfer};
 use serde::Serialize;
@@ -33,9 +32,6 @@ const FILE: u64 = 256 << 20;
 
 /// How long each of the two transfers, in seconds.
 const SECONDS: u64 = 1;
-
-/// The first argument by which this executable transfers itself.
-const OURS: &str = "ours";
 
 /// The same for us.
 const PHASE: Duration = Duration::from_secs(SECONDS);
@@ -53,19 +49,7 @@ const CASES: [Case; 4] = [
 ];
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, path, seed, name] = &words[..]
-        && first == OURS
-    {
-        return ours(Path::new(path), seed, name).map_or_else(
-            |error| {
-                eprintln!("{}", error.in_words());
-                ExitCode::FAILURE
-            },
-            |()| ExitCode::SUCCESS,
-        );
-    }
-    common::main("disk", |run| {
+    common::main_beside("disk", ours, |run| {
         let folder = tempfile::tempdir().map_err(|cause| Error::io("cannot make a folder", cause))?;
         let path = folder.path().join("file");
         drop(Named::make(&path, FILE, PHASE, run.options.seed)?);
@@ -86,10 +70,11 @@ fn transfer(&(_, block_bytes, operation, order): &Case) -> Transfer {
 }
 
 /// Transfers in this process, and writes the rate.
-fn ours(path: &Path, seed: &str, name: &str) -> Result<()> {
+fn ours(words: &[String]) -> Result<()> {
+    let [path, seed, name] = words else { return Err(Error::usage("not a path, a seed and a case")) };
     let seed = seed.parse().map_err(|cause| Error::usage("bad seed").caused_by(cause))?;
     let case = CASES.iter().find(|case| case.0 == name).ok_or_else(|| Error::usage("no such case"))?;
-    let sample = Named::open(path, FILE, PHASE, seed)?.sample(&transfer(case))?;
+    let sample = Named::open(Path::new(path), FILE, PHASE, seed)?.sample(&transfer(case))?;
     println!("{}", sample.bytes_per_s);
     Ok(())
 }
@@ -105,15 +90,14 @@ struct Taken<'a> {
 
 fn side_by_side(run: &mut Run, path: &Path, case: &Case) -> Result<()> {
     let name = case.0;
-    let this = std::env::current_exe().map_err(|cause| Error::io("cannot find this executable", cause))?;
-    let mut command = Command::new(this);
-    command.arg(OURS).arg(path).args([&run.options.seed.to_string(), name]);
+    let mut command = common::ours()?;
+    command.arg(path).args([&run.options.seed.to_string(), name]);
     let mut ours = || -> Result<f64> {
         let text = output(&mut command)?;
         text.trim().parse().map_err(|cause| Error::new(ErrorKind::Failed, "we tell no rate").caused_by(cause))
     };
     let theirs = || fio(path, &transfer(case));
-    let (mut pairs, mut floor): (Vec<Pair>, Vec<Pair>) = (Vec::new(), Vec::new());
+    let (mut pairs, mut floor) = (Vec::new(), Vec::new());
     // The first of a kind may find the device asleep, or its cache cold.
     ours()?;
     theirs()?;
@@ -134,14 +118,10 @@ fn side_by_side(run: &mut Run, path: &Path, case: &Case) -> Result<()> {
         let taken =
             Taken { case: name, ours_bytes_per_s: own, fio_bytes_per_s: fio, again_bytes_per_s: again };
         run.sample("disk", &taken)?;
-        pairs.push(Pair::new(own, fio)?);
-        floor.push(Pair::new(again, fio)?);
+        pairs.push((own, fio));
+        floor.push((again, fio));
     }
-    let ratio_of = |pairs: &[Pair]| {
-        let bootstrap = Bootstrap::new(run.options.seed);
-        PairedRatios::new(pairs)?.ratio(Centre::Median(bootstrap), Level::P95)
-    };
-    let (ratio, floor) = (ratio_of(&pairs)?, ratio_of(&floor)?);
+    let (ratio, floor) = (ratio(run, pairs)?, ratio(run, floor)?);
     let line = Line {
         case: name.into(),
         measured: format!("{} (fio with itself {})", in_words(&ratio), in_words(&floor)),
@@ -150,10 +130,6 @@ fn side_by_side(run: &mut Run, path: &Path, case: &Case) -> Result<()> {
     };
     run.line("disk", line);
     Ok(())
-}
-
-fn in_words(ratio: &Interval) -> String {
-    format!("{:.3} [{:.3}, {:.3}]", ratio.estimate, ratio.low, ratio.high)
 }
 
 /// The rate of fio, in bytes each second.
@@ -183,14 +159,4 @@ fn fio(path: &Path, transfer: &Transfer) -> Result<f64> {
         .map_err(|cause| failed("has not written JSON").caused_by(cause))?;
     let rate = json.pointer(&format!("/jobs/0/{section}/bw_bytes")).and_then(serde_json::Value::as_f64);
     rate.filter(|rate| *rate > 0.0).ok_or_else(|| failed("tells no rate"))
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let program = command.get_program().display().to_string();
-    let output = command.output().map_err(|cause| Error::io(format!("cannot run {program}"), cause))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let why = String::from_utf8_lossy(&output.stderr);
-    Err(Error::new(ErrorKind::Failed, format!("{program} failed: {}", why.trim())))
 }

@@ -11,14 +11,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use common::{Line, Run};
-use emu_bench::stats::{Bootstrap, Centre, Level, Pair, PairedRatios};
+use common::{Line, Run, in_turn, in_words, output, ratio};
 use emu_core::{CpuList, Error, ErrorKind, Result};
 use emu_machine::kernel::{Outcome, dgemm, fft, linpack, ptrans, random_access};
 use serde::Serialize;
-
-/// The first argument by which this executable runs a kernel itself.
-const OURS: &str = "ours";
 
 /// Runs of a kernel in a process, after one that does not count. The best counts, but of PTRANS the slowest, as hpcc
 /// reports the least rate of its five runs.
@@ -40,19 +36,7 @@ const HPCC_TRANSPOSED: usize = 2000;
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/peers");
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, kernel, size, cpus, threads] = &words[..]
-        && first == OURS
-    {
-        return ours(kernel, size, cpus, threads).map_or_else(
-            |error| {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            },
-            |()| ExitCode::SUCCESS,
-        );
-    }
-    common::main("kernels", |run| {
+    common::main_beside("kernels", ours, |run| {
         let folder = tempfile::tempdir().map_err(|cause| Error::io("cannot make a folder", cause))?;
         let counts: Vec<usize> = (1..=run.host.allowed.len().min(2)).collect();
         if run.wants("dgemm") || run.wants("linpack") {
@@ -99,7 +83,10 @@ fn both<A: Copy, B: Copy>(ones: &[A], others: &[B]) -> impl Iterator<Item = (A, 
 }
 
 /// Runs one of our kernels in this process, and writes what the C programs do.
-fn ours(kernel: &str, size: &str, cpus: &str, threads: &str) -> Result<()> {
+fn ours(words: &[String]) -> Result<()> {
+    let [kernel, size, cpus, threads] = words else {
+        return Err(Error::usage("not a kernel, a size, CPUs and threads"));
+    };
     let number = |text: &str| {
         text.parse::<usize>().map_err(|cause| Error::usage(format!("{text} is no number")).caused_by(cause))
     };
@@ -207,9 +194,8 @@ struct Taken<'a> {
 
 /// Our seconds, in a process of its own.
 fn our_seconds(row: &str, size: usize, threads: usize, cpus: &CpuList) -> Result<f64> {
-    let this = std::env::current_exe().map_err(|cause| Error::io("cannot find this executable", cause))?;
-    let mut command = Command::new(this);
-    command.args([OURS, row, &size.to_string(), &cpus.to_string(), &threads.to_string()]);
+    let mut command = common::ours()?;
+    command.args([row, &size.to_string(), &cpus.to_string(), &threads.to_string()]);
     let text = output(&mut command)?;
     if row == "ptrans" { one_of(&text, f64::max) } else { least_of(&text) }
 }
@@ -228,13 +214,7 @@ fn side_by_side(
     for number in 0..run.options.pairs {
         let ours = || our_seconds(row, size, threads, &cpus);
         let theirs = || output(&mut peer(&cpus)).and_then(|text| least_of(&text));
-        let pair = if number.is_multiple_of(2) {
-            let ours = ours()?;
-            (ours, theirs()?)
-        } else {
-            let theirs = theirs()?;
-            (ours()?, theirs)
-        };
+        let pair = in_turn(number, ours, theirs)?;
         let (ours_seconds, peer_seconds) = pair;
         run.sample(row, &Taken { peer: name, size, threads, ours_seconds, peer_seconds })?;
         pairs.push(pair);
@@ -254,18 +234,15 @@ fn judge(
 ) -> Result<()> {
     let (work, unit) = work(row, size);
     let rates: Vec<_> = pairs.iter().map(|(ours, peer)| (work / ours / 1e9, work / peer / 1e9)).collect();
-    let paired: Vec<_> = rates.iter().map(|(ours, peer)| Pair::new(*ours, *peer)).collect::<Result<_>>()?;
-    let seed = run.options.seed;
-    let ratio = PairedRatios::new(&paired)?.ratio(Centre::Median(Bootstrap::new(seed)), Level::P95)?;
+    let ratio = ratio(run, rates.iter().copied())?;
     let (ours, peers): (Vec<_>, Vec<_>) = rates.into_iter().unzip();
     let size = if size.is_power_of_two() { format!("2^{}", size.ilog2()) } else { size.to_string() };
     let s = if threads == 1 { "" } else { "s" };
-    let (low, high) = (ratio.low, ratio.high);
     let line = Line {
         case: format!("{size}, {threads} thread{s}, {name}"),
         measured: format!(
-            "{:.3} [{low:.3}, {high:.3}] ({} : {} {unit})",
-            ratio.estimate,
+            "{} ({} : {} {unit})",
+            in_words(&ratio),
             common::figure(common::median(&ours), ""),
             common::figure(common::median(&peers), "")
         ),
@@ -284,13 +261,7 @@ fn hpcc(run: &mut Run, folder: &Path) -> Result<()> {
     for number in 0..run.options.pairs {
         let ours =
             || rows.iter().map(|(row, size)| our_seconds(row, *size, 1, &cpus)).collect::<Result<Vec<_>>>();
-        let (ours, theirs) = if number.is_multiple_of(2) {
-            let ours = ours()?;
-            (ours, Hpcc::run(folder, &cpus)?)
-        } else {
-            let theirs = Hpcc::run(folder, &cpus)?;
-            (ours()?, theirs)
-        };
+        let (ours, theirs) = in_turn(number, ours, || Hpcc::run(folder, &cpus))?;
         for ((row, size), ours_seconds) in rows.into_iter().zip(ours) {
             let peer_seconds = theirs.seconds(row, size)?;
             run.sample(row, &Taken { peer: "hpcc", size, threads: 1, ours_seconds, peer_seconds })?;
@@ -393,15 +364,4 @@ fn least_of(text: &str) -> Result<f64> {
 fn one_of(text: &str, choice: impl Fn(f64, f64) -> f64) -> Result<f64> {
     let seconds = text.lines().filter_map(|line| line.trim().parse::<f64>().ok()).reduce(choice);
     seconds.ok_or_else(|| Error::new(ErrorKind::Failed, "a program has not told its seconds"))
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let output = command
-        .output()
-        .map_err(|cause| Error::io(format!("cannot run {}", command.get_program().display()), cause))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let what = String::from_utf8_lossy(&output.stderr);
-    Err(Error::new(ErrorKind::Failed, format!("{:?} failed: {}", command, what.trim())))
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use common::{Line, Run, emu, median, timed};
+use common::{Line, Run, emu, in_turn, median, timed};
 use emu_core::{Hertz, Result, Speed, clock};
 use serde::Serialize;
 
@@ -46,14 +46,7 @@ fn startup(run: &mut Run, emu: &Path, speed: Speed, case: &str) -> Result<()> {
     }
     let mut beyond = Vec::new();
     for number in 0..run.options.pairs {
-        // The order changes from pair to pair: ABBA.
-        let (plain_ms, emulated_ms) = if number.is_multiple_of(2) {
-            let plain_ms = timed(&mut plain)?;
-            (plain_ms, timed(&mut emulated)?)
-        } else {
-            let emulated_ms = timed(&mut emulated)?;
-            (timed(&mut plain)?, emulated_ms)
-        };
+        let (plain_ms, emulated_ms) = in_turn(number, || timed(&mut plain), || timed(&mut emulated))?;
         let metering_ms = match speed {
             Speed::Share(_) => 0.0,
             Speed::Clock(_) => metering(run)?,

@@ -10,9 +10,8 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use common::{Line, Run};
+use common::{Line, Run, in_turn, in_words, output, ratio};
 use emu_bench::memory::StreamSize;
-use emu_bench::stats::{Bootstrap, Centre, Level, Pair, PairedRatios};
 use emu_core::{CpuList, Error, ErrorKind, Result};
 use emu_machine::kernel::stream::{self, Kernel, Passes};
 use serde::Serialize;
@@ -23,25 +22,10 @@ const MUST: f64 = 0.97;
 /// Iterations of a run, of which the first is not counted.
 const ITERATIONS: usize = 4;
 
-/// The first argument by which this executable runs STREAM itself.
-const OURS: &str = "ours";
-
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/peers/stream.c");
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, elements, cpus] = &words[..]
-        && first == OURS
-    {
-        return ours(elements, cpus).map_or_else(
-            |error| {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            },
-            |()| ExitCode::SUCCESS,
-        );
-    }
-    common::main("stream", |run| {
+    common::main_beside("stream", ours, |run| {
         let folder = tempfile::tempdir().map_err(|cause| Error::io("cannot make a folder", cause))?;
         let peer = compile(folder.path())?;
         for cpus in 1..=run.host.allowed.len() {
@@ -52,7 +36,8 @@ fn main() -> ExitCode {
 }
 
 /// Runs our STREAM in this process, and writes what C's does.
-fn ours(elements: &str, cpus: &str) -> Result<()> {
+fn ours(words: &[String]) -> Result<()> {
+    let [elements, cpus] = words else { return Err(Error::usage("not elements and CPUs")) };
     let elements = elements.parse().map_err(|cause| Error::usage("bad elements").caused_by(cause))?;
     let cpus: CpuList = cpus.parse()?;
     // As OpenMP's threads by default, each may run on any of the CPUs.
@@ -82,31 +67,21 @@ struct Taken<'a> {
 fn side_by_side(run: &mut Run, peer: &Path, cpus: &CpuList) -> Result<()> {
     let size = StreamSize::of(&run.host, cpus)?;
     let elements = size.array_bytes as usize / size_of::<f64>();
-    let this = std::env::current_exe().map_err(|cause| Error::io("cannot find this executable", cause))?;
-    let mut ours = Command::new(this);
-    ours.args([OURS, &elements.to_string(), &cpus.to_string()]);
+    let mut ours = common::ours()?;
+    ours.args([elements.to_string(), cpus.to_string()]);
     let mut c = Command::new("taskset");
     c.args(["-c", &cpus.to_string()]).arg(peer).args([elements.to_string(), ITERATIONS.to_string()]);
     c.env("OMP_NUM_THREADS", cpus.len().to_string());
     let mut taken = Vec::new();
     for number in 0..run.options.pairs {
-        let pair = if number.is_multiple_of(2) {
-            let ours = passes(&mut ours, elements)?;
-            (ours, passes(&mut c, elements)?)
-        } else {
-            let c = passes(&mut c, elements)?;
-            (passes(&mut ours, elements)?, c)
-        };
+        let pair = in_turn(number, || passes(&mut ours, elements), || passes(&mut c, elements))?;
         run.sample("stream", &Taken { threads: cpus.len(), ours: &pair.0, c: &pair.1 })?;
         taken.push(pair);
     }
     let rule = if size.obeys_rule() { "" } else { ", arrays shorter than the rule" };
     for kernel in Kernel::ALL {
         let best = |passes: &Passes| passes.best(kernel).unwrap_or(f64::NAN);
-        let pairs: Vec<_> =
-            taken.iter().map(|(ours, c)| Pair::new(best(ours), best(c))).collect::<Result<_>>()?;
-        let seed = run.options.seed;
-        let ratio = PairedRatios::new(&pairs)?.ratio(Centre::Median(Bootstrap::new(seed)), Level::P95)?;
+        let ratio = ratio(run, taken.iter().map(|(ours, c)| (best(ours), best(c))))?;
         let gb = |rates: Vec<f64>| common::figure(common::median(&rates).map(|rate| rate / 1e9), "");
         let (ours, c): (Vec<_>, Vec<_>) = taken.iter().map(|(ours, c)| (best(ours), best(c))).unzip();
         let line = Line {
@@ -116,14 +91,7 @@ fn side_by_side(run: &mut Run, peer: &Path, cpus: &CpuList) -> Result<()> {
                 cpus.len(),
                 size.array_bytes >> 20
             ),
-            measured: format!(
-                "{:.3} [{:.3}, {:.3}] ({} : {} GB/s)",
-                ratio.estimate,
-                ratio.low,
-                ratio.high,
-                gb(ours),
-                gb(c)
-            ),
+            measured: format!("{} ({} : {} GB/s)", in_words(&ratio), gb(ours), gb(c)),
             must: format!("≥ {MUST}"),
             met: (ratio.estimate >= MUST).into(),
         };
@@ -144,18 +112,6 @@ fn passes(program: &mut Command, elements: usize) -> Result<Passes> {
         }
     }
     Ok(Passes { elements, seconds })
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let output = command
-        .output()
-        .map_err(|cause| Error::io(format!("cannot run {}", command.get_program().display()), cause))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if output.status.success() {
-        Ok(text(&output.stdout))
-    } else {
-        Err(failed(command, &text(&output.stderr)))
-    }
 }
 
 fn failed(command: &Command, what: &str) -> Error {

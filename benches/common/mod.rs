@@ -9,11 +9,15 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use emu_bench::record::{About, Machine, Record, seed_from_clock};
+use emu_bench::stats::{Bootstrap, Centre, Interval, Level, Pair, PairedRatios};
 use emu_bench::worker::serve_if_asked;
 use emu_bench::workload::TASK;
 use emu_core::{CpuList, Error, ErrorKind, Host, Result, Roots};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// The first argument by which an executable does what is ours.
+const OURS: &str = "ours";
 
 /// Pairs unless given.
 const PAIRS: usize = 15;
@@ -68,8 +72,8 @@ impl Options {
                 let _ = write!(words, " {option} '{value}'");
             }
         }
-        let (pairs, seed) = (self.pairs, self.seed);
-        format!("cargo bench -p emu-cpu-bench --bench {bench} --{words} --pairs {pairs} --seed {seed}")
+        let (package, pairs, seed) = (env!("CARGO_PKG_NAME"), self.pairs, self.seed);
+        format!("cargo bench -p {package} --bench {bench} --{words} --pairs {pairs} --seed {seed}")
     }
 }
 
@@ -209,7 +213,35 @@ pub(crate) fn main(bench: &str, measure: impl FnOnce(&mut Run) -> Result<()>) ->
     if let Some(code) = serve_if_asked(&[TASK]) {
         return code;
     }
-    match run(bench, measure) {
+    told(run(bench, measure))
+}
+
+/// The `main` of a bench beside other programs, in which a process of its own does what is [`ours`].
+pub(crate) fn main_beside(
+    bench: &str,
+    ours: impl FnOnce(&[String]) -> Result<()>,
+    measure: impl FnOnce(&mut Run) -> Result<()>,
+) -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.split_first() {
+        Some((first, words)) if first == OURS => told(ours(words)),
+        _ => main(bench, measure),
+    }
+}
+
+/// This executable as a program beside others.
+pub(crate) fn ours() -> Result<Command> {
+    let mut command = Command::new(this()?);
+    command.arg(OURS);
+    Ok(command)
+}
+
+fn this() -> Result<PathBuf> {
+    std::env::current_exe().map_err(|cause| Error::io("cannot find this executable", cause))
+}
+
+fn told(done: Result<()>) -> ExitCode {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -252,6 +284,42 @@ pub(crate) fn figure(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.2}{unit}"))
 }
 
+/// One after the other; the order changes from pair to pair: ABBA.
+pub(crate) fn in_turn<A, B>(
+    number: usize,
+    one: impl FnOnce() -> Result<A>,
+    other: impl FnOnce() -> Result<B>,
+) -> Result<(A, B)> {
+    if number.is_multiple_of(2) {
+        let one = one()?;
+        Ok((one, other()?))
+    } else {
+        let other = other()?;
+        Ok((one()?, other))
+    }
+}
+
+/// The median of the ratios of pairs.
+pub(crate) fn ratio(run: &Run, pairs: impl IntoIterator<Item = (f64, f64)>) -> Result<Interval> {
+    let pairs = pairs.into_iter().map(|(one, other)| Pair::new(one, other)).collect::<Result<Vec<_>>>()?;
+    PairedRatios::new(&pairs)?.ratio(Centre::Median(Bootstrap::new(run.options.seed)), Level::P95)
+}
+
+pub(crate) fn in_words(ratio: &Interval) -> String {
+    format!("{:.3} [{:.3}, {:.3}]", ratio.estimate, ratio.low, ratio.high)
+}
+
+/// What a program writes; an error where it fails.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().display().to_string();
+    let output = command.output().map_err(|cause| Error::io(format!("cannot run {program}"), cause))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(Error::new(ErrorKind::Failed, format!("{command:?} failed: {}", why.trim())))
+}
+
 /// Wall time of a command in milliseconds.
 pub(crate) fn timed(command: &mut Command) -> Result<f64> {
     let begin = Instant::now();
@@ -270,9 +338,8 @@ pub(crate) fn timed(command: &mut Command) -> Result<f64> {
 
 /// The command, built for release beside this bench.
 pub(crate) fn emu() -> Result<PathBuf> {
-    let this = std::env::current_exe().map_err(|cause| Error::io("cannot find this executable", cause))?;
     // target/release/deps/startup-… → target/release/emu
-    let emu = this.ancestors().nth(2).map(|folder| folder.join("emu"));
+    let emu = this()?.ancestors().nth(2).map(|folder| folder.join("emu"));
     emu.filter(|path| path.exists()).ok_or_else(|| {
         Error::unavailable("the command emu has not been built")
             .hint("run `cargo build --release -p emu-cpu`")

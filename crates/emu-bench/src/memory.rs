@@ -10,6 +10,8 @@ use emu_core::{Controller, CpuId, CpuList, Error, Host, Result, Roots};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::numbers::parsed_size;
+
 /// How many times the sum of last-level caches each array of STREAM must be at least.
 const CACHES: u64 = 4;
 
@@ -123,24 +125,11 @@ pub fn caches(roots: &Roots, cpu: CpuId) -> Vec<Cache> {
             }
             let shared = fact("shared_cpu_list").unwrap_or_else(|| cpu.to_string()).trim().to_owned();
             let level = fact("level")?.trim().parse().ok()?;
-            Some(Cache { level, bytes: size(fact("size")?.trim())?, shared })
+            Some(Cache { level, bytes: parsed_size(&fact("size")?)?, shared })
         })
         .collect();
     caches.sort_by_key(|cache| cache.level);
     caches
-}
-
-/// A size as sysfs writes it: `32K`, `2M`.
-fn size(text: &str) -> Option<u64> {
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let factor = match unit {
-        "" => 1,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        "G" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 /// Memory that this process may still use without swapping, in bytes: the least of what the host has available
@@ -355,7 +344,7 @@ mod tests {
             ("K", None),
             ("1X", None),
         ] {
-            assert_eq!(size(text), bytes, "{text}");
+            assert_eq!(parsed_size(text), bytes, "{text}");
         }
     }
 }

@@ -92,9 +92,29 @@ fn trimmed(value: f64, decimals: usize) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
+/// A size with its unit in powers of 1024: `4KiB`, `1m`, `512`.
+pub fn parsed_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor).filter(|size| *size > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_have_units_in_powers_of_1024() {
+        let sizes = ["4k", "1024KiB", "512", "1M", "0", "k", "4x", "99999999999999g"].map(parsed_size);
+        assert_eq!(sizes, [Some(4096), Some(1 << 20), Some(512), Some(1 << 20), None, None, None, None]);
+    }
 
     #[test]
     fn shares_have_as_many_digits_as_matter() {

@@ -65,7 +65,11 @@ pub fn record(host: &Host, plan: &WaveringPlan, ends: &AtomicBool) -> Result<Wav
     let together = Barrier::new(plan.cpus.len());
     let clocks = on_each_cpu("the recording", &plan.cpus, |cpu| {
         together.wait();
-        Ok((cpu, of_thread(plan, &schedstat, ends)))
+        let clocks = filled(of_thread(plan, &schedstat, ends)).ok_or_else(|| {
+            Error::unavailable(format!("cannot record CPU {cpu}: other tasks had it in every step"))
+                .hint("choose other CPUs, or record when the machine is calm")
+        })?;
+        Ok((cpu, clocks))
     })?;
     // One may have been ended a step before another.
     let steps = clocks.iter().map(|(_, clocks)| clocks.len()).min().unwrap_or(0);
@@ -76,7 +80,8 @@ pub fn record(host: &Host, plan: &WaveringPlan, ends: &AtomicBool) -> Result<Wav
     Ok(Wavering { every: plan.every, clocks: clocks.into_iter().map(cut).collect() })
 }
 
-fn of_thread(plan: &WaveringPlan, schedstat: &Path, ends: &AtomicBool) -> Vec<f64> {
+/// The clock of each step; `None` where others took so much of it that it tells nothing.
+fn of_thread(plan: &WaveringPlan, schedstat: &Path, ends: &AtomicBool) -> Vec<Option<f64>> {
     let begin = Instant::now();
     let mut clocks = Vec::new();
     for step in 1..=plan.steps {
@@ -88,15 +93,22 @@ fn of_thread(plan: &WaveringPlan, schedstat: &Path, ends: &AtomicBool) -> Vec<f6
         }
         let others = waited(schedstat).zip(before).map_or(0, |(after, before)| after - before) as f64 * 1e-9;
         let wall = seen.wall.as_secs_f64();
-        // A step of which others took all tells nothing: it is as the one before.
-        let own = (wall - others).max(0.0);
-        let last = clocks.last().copied();
-        clocks.push(match last {
-            Some(last) if own < 0.1 * plan.every.as_secs_f64() => last,
-            _ => seen.clock.as_f64() * wall / own.max(1e-9),
-        });
+        let own = wall - others;
+        clocks.push((own >= 0.1 * plan.every.as_secs_f64()).then(|| seen.clock.as_f64() * wall / own));
     }
     clocks
+}
+
+/// A step that tells nothing is as the one before, and the first ones as the first that tells; `None` where none does.
+fn filled(steps: Vec<Option<f64>>) -> Option<Vec<f64>> {
+    let mut last = steps.iter().find_map(|step| *step);
+    steps
+        .into_iter()
+        .map(|step| {
+            last = step.or(last);
+            last
+        })
+        .collect()
 }
 
 impl Wavering {
@@ -148,6 +160,13 @@ mod tests {
         let trace: Trace = seen.trace(false).parse().unwrap();
         assert_eq!((trace.steps(), trace.length()), (3, Some(plan.length())));
         assert_eq!(trace.cpus(), Some(first));
+    }
+
+    #[test]
+    fn a_step_of_others_is_as_its_neighbour() {
+        let of_others = [None, None, Some(2.0), None, Some(3.0), None];
+        assert_eq!(filled(of_others.into()).unwrap(), [2.0, 2.0, 2.0, 2.0, 3.0, 3.0]);
+        assert_eq!((filled(vec![None; 3]), filled(vec![])), (None, Some(vec![])));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use plotters::style::RGBColor;
 
 use emu_core::MethodId;
 
+use super::marker::SHAPES;
 use crate::experiment::{NONE, methods};
 
 /// The palette of Okabe and Ito (*Color universal design*, 2008), without its yellow, which is too faint on white.
@@ -17,40 +18,6 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
-    Disc,
-    Square,
-    Triangle,
-    Diamond,
-    Wedge,
-    Plus,
-    Star,
-    Left,
-    Right,
-    Hourglass,
-    Bow,
-    Bar,
-    Plank,
-}
-
-/// One for each contender.
-const SHAPES: [Shape; 13] = [
-    Shape::Disc,
-    Shape::Square,
-    Shape::Triangle,
-    Shape::Diamond,
-    Shape::Wedge,
-    Shape::Plus,
-    Shape::Star,
-    Shape::Left,
-    Shape::Right,
-    Shape::Hourglass,
-    Shape::Bow,
-    Shape::Bar,
-    Shape::Plank,
-];
-
 /// Radius of a marker, in pixels; and of the smallest and the largest where several lie upon each other.
 const MARKER: i32 = 5;
 const NESTED: (i32, i32) = (3, 9);
@@ -58,7 +25,8 @@ const NESTED: (i32, i32) = (3, 9);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) colour: RGBColor,
-    pub(super) shape: Shape,
+    /// Which [outline](super::marker::outline) its markers have.
+    pub(super) shape: usize,
     /// Radius of its markers, in pixels.
     pub(super) radius: i32,
 }
@@ -81,10 +49,8 @@ pub(super) fn of(contender: MethodId) -> Look {
 
 /// The look of a place in a list, the first being 0; 91 of them are different.
 pub(super) fn look(place: usize) -> Look {
-    let pick = |count: usize| place % count;
-    let colour = COLOURS.get(pick(COLOURS.len())).copied().unwrap_or(RGBColor(0, 0, 0));
-    let shape = SHAPES.get(pick(SHAPES.len())).copied().unwrap_or(Shape::Disc);
-    Look { colour, shape, radius: MARKER }
+    let colour = COLOURS.get(place % COLOURS.len()).copied().unwrap_or(RGBColor(0, 0, 0));
+    Look { colour, shape: place % SHAPES, radius: MARKER }
 }
 
 #[cfg(test)]

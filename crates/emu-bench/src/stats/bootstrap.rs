@@ -68,29 +68,24 @@ impl Bootstrap {
         level: Level,
         mut statistic: impl FnMut(&[&T]) -> f64,
     ) -> Result<Interval> {
-        let z = expanded_z(units.len(), level)?;
-        let (estimate, replicates) = self.replicates(units, z, &mut statistic)?;
-        Ok(between(estimate, &replicates, (normal_cdf(-z), normal_cdf(z)), level))
-    }
-
-    /// The statistic on the data, and on every resample in ascending order.
-    fn replicates<T>(
-        &self,
-        units: &[T],
-        z: f64,
-        statistic: &mut impl FnMut(&[&T]) -> f64,
-    ) -> Result<(f64, Vec<f64>)> {
+        let count = units.len();
+        if count < Self::UNITS_MIN {
+            return Err(Error::usage(format!("cannot bootstrap {count} units"))
+                .hint(format!("repeat in at least {} processes or blocks", Self::UNITS_MIN)));
+        }
+        // Between whose tail areas the interval of so many units lies.
+        let df = (count - 1) as f64;
+        let z = (count as f64 / df).sqrt() * t_critical(level.get(), df)?;
         if self.resamples > RESAMPLES_MAX || f64::from(self.resamples) * normal_cdf(-z) < BEYOND_EACH_END {
             return Err(Error::usage(format!(
-                "cannot bootstrap {} units with {} resamples at this level",
-                units.len(),
+                "cannot bootstrap {count} units with {} resamples at this level",
                 self.resamples
             ))
             .hint(format!("measure more units, lower the level, or resample more, up to {RESAMPLES_MAX}")));
         }
         let estimate = statistic(&units.iter().collect::<Vec<_>>());
         let mut rng = Pcg64::seed_from_u64(self.seed);
-        let mut chosen = Vec::with_capacity(units.len());
+        let mut chosen = Vec::with_capacity(count);
         let mut replicates = Vec::with_capacity(self.resamples as usize);
         for _ in 0..self.resamples {
             chosen.clear();
@@ -103,26 +98,12 @@ impl Bootstrap {
             )));
         }
         replicates.sort_unstable_by(f64::total_cmp);
-        Ok((estimate, replicates))
-    }
-}
-
-/// The normal quantile between whose tail areas the interval of `units` units lies.
-fn expanded_z(units: usize, level: Level) -> Result<f64> {
-    if units < Bootstrap::UNITS_MIN {
-        return Err(Error::usage(format!("cannot bootstrap {units} units"))
-            .hint(format!("repeat in at least {} processes or blocks", Bootstrap::UNITS_MIN)));
-    }
-    let n = units as f64;
-    Ok((n / (n - 1.0)).sqrt() * t_critical(level.get(), n - 1.0)?)
-}
-
-fn between(estimate: f64, replicates: &[f64], (low, high): (f64, f64), level: Level) -> Interval {
-    Interval {
-        estimate,
-        low: quantile(replicates, low).min(estimate),
-        high: quantile(replicates, high).max(estimate),
-        level: level.get(),
+        Ok(Interval {
+            estimate,
+            low: quantile(&replicates, normal_cdf(-z)).min(estimate),
+            high: quantile(&replicates, normal_cdf(z)).max(estimate),
+            level: level.get(),
+        })
     }
 }
 

@@ -61,15 +61,6 @@ pub struct Dips {
 
 impl Dips {
     /// Finds the dips of a series whose median is above 0.
-    ///
-    /// # Examples
-    /// ```
-    /// use emu_bench::stats::{Dips, Sample};
-    /// let rates: Vec<f64> = (0..40).map(|second| if second % 10 == 7 { 60.0 } else { 100.0 }).collect();
-    /// let dips = Dips::of(&Sample::new(rates)?)?;
-    /// assert_eq!((dips.dips.len(), dips.period_values), (4, Some(10.0)));
-    /// # Ok::<(), emu_core::Error>(())
-    /// ```
     pub fn of(series: &Sample) -> Result<Self> {
         let median = series.median();
         if median <= 0.0 {

@@ -69,14 +69,6 @@ impl Verdict {
     ///
     /// The interval at `level` lies inside the band when and only when both of Schuirmann's one-sided tests reject at (1 −
     /// level) / 2: 2.5 % each at 95 %, which is stricter than the 5 % of bioequivalence.
-    ///
-    /// # Examples
-    /// ```
-    /// use emu_bench::stats::{Band, Interval, Level, Verdict};
-    /// let ratio = Interval { estimate: 0.99, low: 0.97, high: 1.01, level: 0.95 };
-    /// assert_eq!(Verdict::of(&ratio, 12, Band::FIVE_PERCENT, Level::P95)?, Verdict::Pass);
-    /// # Ok::<(), emu_core::Error>(())
-    /// ```
     pub fn of(ratio: &Interval, pairs: usize, band: Band, level: Level) -> Result<Self> {
         let ordered = ratio.low <= ratio.estimate && ratio.estimate <= ratio.high;
         if !(ratio.low >= 0.0 && ratio.estimate > 0.0 && ratio.estimate.is_finite() && ordered) {

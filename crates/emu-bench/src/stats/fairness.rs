@@ -5,12 +5,6 @@
 /// 1 when all have the same, k/n when k of n share all of it evenly. `None` for fewer than two, where nobody has got anything,
 /// and for amounts below 0 or infinite.
 /// (Jain, Chiu, Hawe: *A Quantitative Measure of Fairness and Discrimination*, DEC Research Report TR-301, 1984)
-///
-/// # Examples
-/// ```
-/// use emu_bench::stats::fairness;
-/// assert_eq!(fairness(&[3.0, 3.0, 0.0, 0.0]), Some(0.5));
-/// ```
 pub fn fairness(parts: &[f64]) -> Option<f64> {
     let largest = parts.iter().copied().fold(0.0, f64::max);
     let are_amounts = parts.iter().all(|part| part.is_finite() && *part >= 0.0);

@@ -4,6 +4,15 @@
 //! figures on every host. Values enter through [`Sample`], [`Pair`] or [`Stamp`]; what is not a measurement is refused, so no
 //! figure is NaN. A comparison is a ratio with an [`Interval`], never "no significant difference": too little data is a
 //! [`Verdict`] of its own.
+//!
+//! ```
+//! use emu_bench::stats::{Band, Centre, Level, Pair, PairedRatios, Verdict};
+//! let pairs = [(49.6, 100.0), (50.0, 100.0), (50.5, 100.0)].map(|(emulated, native)| Pair::new(emulated, native).unwrap());
+//! let ratio = PairedRatios::new(&pairs)?.relative_to(0.5)?.ratio(Centre::Mean, Level::P95)?;
+//! assert!(ratio.contains(1.0));
+//! assert_eq!(Verdict::of(&ratio, pairs.len(), Band::FIVE_PERCENT, Level::P95)?, Verdict::Pass);
+//! # Ok::<(), emu_core::Error>(())
+//! ```
 
 mod aa;
 mod bootstrap;

@@ -24,14 +24,6 @@ pub struct Noise {
 
 impl Noise {
     /// The noise of a sample whose median is not (nearly) zero.
-    ///
-    /// # Examples
-    /// ```
-    /// use emu_bench::stats::{Noise, Sample};
-    /// let noise = Noise::of(&Sample::new([1.0, 2.0, 3.0, 4.0, 5.0])?)?;
-    /// assert_eq!(noise.range, 4.0 / 3.0);
-    /// # Ok::<(), emu_core::Error>(())
-    /// ```
     pub fn of(sample: &Sample) -> Result<Self> {
         let median = sample.median().abs();
         let noise = Self {

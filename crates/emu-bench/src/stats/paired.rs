@@ -86,15 +86,6 @@ impl PairedRatios {
     }
 
     /// The ratio emulated / native with its interval.
-    ///
-    /// # Examples
-    /// ```
-    /// use emu_bench::stats::{Centre, Level, Pair, PairedRatios};
-    /// let pairs = [(49.0, 100.0), (50.0, 100.0), (51.0, 100.0)].map(|(e, n)| Pair::new(e, n).unwrap());
-    /// let ratio = PairedRatios::new(&pairs)?.ratio(Centre::Mean, Level::P95)?;
-    /// assert!(ratio.contains(0.5) && !ratio.contains(1.0));
-    /// # Ok::<(), emu_core::Error>(())
-    /// ```
     pub fn ratio(&self, centre: Centre, level: Level) -> Result<Interval> {
         let log = match centre {
             Centre::Mean => Interval::of_mean(&self.logs, level)?,

@@ -75,65 +75,31 @@ impl LinearFit {
         self.intercept.interval.estimate + self.slope.interval.estimate * x
     }
 
+    /// Fits a line to points that all say as much.
+    pub fn of(x: &[f64], y: &[f64], level: Level) -> Result<Self> {
+        Self::weighted(x, y, &vec![1.0; x.len()], level)
+    }
+
     /// Fits a line to points of which some say more than others: each counts by its weight, which is one over its
     /// variance, in any unit (Draper & Smith, ch. 9). [`residual_sd`](Self::residual_sd) is that of a point of mean weight.
+    /// There must be 3 points, and an x that varies.
+    ///
+    /// linregress has no weights: each row is multiplied by the root of its own. It inverts without a tolerance and floors
+    /// standard errors at an absolute 2.2e-16: raw units with a steep offset or a small unit (seconds per hertz) would
+    /// change the result, so the points are centred and scaled. It also needs a y that varies; a constant one is answered
+    /// here.
     pub fn weighted(x: &[f64], y: &[f64], weights: &[f64], level: Level) -> Result<Self> {
-        let (xs, _) = points(x, y, 3)?;
+        let (xs, ys) = points(x, y, 3)?;
         let weights_are_good = weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
         if weights.len() != x.len() || !weights_are_good {
             return Err(Error::usage(format!("cannot fit a line to {} points by these weights", x.len())));
         }
-        if xs.max() - xs.min() <= SPREAD_MIN * xs.max().abs().max(xs.min().abs()) {
-            return Err(constant_x(&xs));
+        if xs.max() - xs.min() <= SPREAD_MIN * largest(&xs) {
+            return Err(Error::usage(format!("cannot fit a line over x, which is always {}", xs.mean()))
+                .hint("measure at two or more values of x"));
         }
         let count = x.len() as f64;
-        let mean_weight = weights.iter().sum::<f64>() / count;
-        let all = || x.iter().zip(y).zip(weights).map(|((x, y), weight)| (*x, *y, weight / mean_weight));
-        let mean =
-            |of: fn(f64, f64) -> f64| all().map(|(x, y, weight)| weight * of(x, y)).sum::<f64>() / count;
-        let (x_mean, y_mean) = (mean(|x, _| x), mean(|_, y| y));
-        let sum = |of: &dyn Fn(f64, f64) -> f64| all().map(|(x, y, weight)| weight * of(x, y)).sum::<f64>();
-        let x_squares = sum(&|x, _| (x - x_mean).powi(2));
-        let slope = sum(&|x, y| (x - x_mean) * (y - y_mean)) / x_squares;
-        let intercept = y_mean - slope * x_mean;
-        let residuals = sum(&|x, y| (y - intercept - slope * x).powi(2));
-        let y_squares = sum(&|_, y| (y - y_mean).powi(2));
         let df = count - 2.0;
-        let residual_sd = (residuals / df).sqrt();
-        let slope = Coefficient::new(slope, residual_sd / x_squares.sqrt(), df, level)?;
-        let intercept_se = residual_sd * (1.0 / count + x_mean.powi(2) / x_squares).sqrt();
-        Ok(Self {
-            intercept: Coefficient::new(intercept, intercept_se, df, level)?,
-            f_test: f_test(&slope, df)?,
-            slope,
-            r_squared: (y_squares > 0.0).then(|| (1.0 - residuals / y_squares).clamp(0.0, 1.0)),
-            residual_sd,
-            points: x.len(),
-        })
-    }
-
-    /// Fits a line by linregress.
-    ///
-    /// linregress inverts without a tolerance and floors standard errors at an absolute 2.2e-16: raw units with a steep offset
-    /// or a small unit (seconds per hertz) would change the result, so the points are centred and scaled. It also needs a y
-    /// that varies; a constant one is answered here. There must be 3 points, and an x that varies.
-    ///
-    /// # Examples
-    /// ```
-    /// use emu_bench::stats::{Level, LinearFit};
-    /// let fit = LinearFit::of(&[1.0, 2.0, 3.0], &[1.1, 1.9, 3.0], Level::P95)?;
-    /// assert!(fit.slope.interval.contains(1.0) && fit.intercept.interval.contains(0.0));
-    /// # Ok::<(), emu_core::Error>(())
-    /// ```
-    pub fn of(x: &[f64], y: &[f64], level: Level) -> Result<Self> {
-        let (xs, ys) = points(x, y, 3)?;
-        let (Some(x_sd), Some(y_sd)) = (xs.sd(), ys.sd()) else {
-            return Err(Error::usage("cannot fit a line to one point"));
-        };
-        if xs.max() - xs.min() <= SPREAD_MIN * xs.max().abs().max(xs.min().abs()) {
-            return Err(constant_x(&xs));
-        }
-        let df = (xs.count() - 2) as f64;
         if ys.max() <= ys.min() {
             let exactly = |value| Coefficient::new(value, 0.0, df, level);
             return Ok(Self {
@@ -142,14 +108,24 @@ impl LinearFit {
                 r_squared: None,
                 residual_sd: 0.0,
                 f_test: None,
-                points: xs.count(),
+                points: x.len(),
             });
         }
-        let (x_mean, y_mean) = (xs.mean(), ys.mean());
+        let mean_weight = weights.iter().sum::<f64>() / count;
+        let weights: Vec<f64> = weights.iter().map(|weight| weight / mean_weight).collect();
+        let of = |values: &[f64]| {
+            let mean = values.iter().zip(&weights).map(|(value, weight)| weight * value).sum::<f64>() / count;
+            let squares = values.iter().zip(&weights).map(|(value, weight)| weight * (value - mean).powi(2));
+            (mean, (squares.sum::<f64>() / (count - 1.0)).sqrt())
+        };
+        let ((x_mean, x_sd), (y_mean, y_sd)) = (of(x), of(y));
         // linregress wants rows of y, then the regressors, of which the first is the constant.
-        let rows: Vec<f64> =
-            x.iter().zip(y).flat_map(|(x, y)| [(y - y_mean) / y_sd, 1.0, (x - x_mean) / x_sd]).collect();
-        let model = fit_low_level_regression_model(&rows, xs.count(), 3).map_err(failed)?;
+        let rows = x.iter().zip(y).zip(&weights).flat_map(|((x, y), weight)| {
+            [(y - y_mean) / y_sd, 1.0, (x - x_mean) / x_sd].map(|value| value * weight.sqrt())
+        });
+        let rows: Vec<f64> = rows.collect();
+        let model = fit_low_level_regression_model(&rows, x.len(), 3)
+            .map_err(|cause| Error::new(ErrorKind::Failed, "cannot fit a line").caused_by(cause))?;
         let (&[level_std, slope_std], &[level_se, slope_se]) = (model.parameters(), model.se()) else {
             return Err(Error::new(
                 ErrorKind::Failed,
@@ -164,10 +140,11 @@ impl LinearFit {
         Ok(Self {
             intercept: Coefficient::new(intercept, (level_se * y_sd).hypot(x_mean * slope_se), df, level)?,
             slope,
-            r_squared: Some(model.rsquared().clamp(0.0, 1.0)),
+            // The squares of the scaled y add up to one less than their number; that of linregress knows no weights.
+            r_squared: Some((1.0 - model.ssr() / (count - 1.0)).clamp(0.0, 1.0)),
             residual_sd: model.scale().sqrt() * y_sd,
             f_test,
-            points: xs.count(),
+            points: x.len(),
         })
     }
 }
@@ -176,11 +153,6 @@ impl LinearFit {
 fn f_test(slope: &Coefficient, df: f64) -> Result<Option<FTest>> {
     let of = |t: f64| Ok(FTest { value: t * t, p: f_upper_tail(t * t, 1.0, df)? });
     slope.t.map(of).transpose()
-}
-
-fn constant_x(xs: &Sample) -> Error {
-    Error::usage(format!("cannot fit a line over x, which is always {}", xs.mean()))
-        .hint("measure at two or more values of x")
 }
 
 /// The slope of y = slope · x, which is "proportional" (Eisenhauer 2003, *Regression through the origin*: Σxy / Σx², n − 1
@@ -217,10 +189,6 @@ fn points(x: &[f64], y: &[f64], least: usize) -> Result<(Sample, Sample)> {
 
 fn largest(sample: &Sample) -> f64 {
     sample.max().abs().max(sample.min().abs())
-}
-
-fn failed(cause: linregress::Error) -> Error {
-    Error::new(ErrorKind::Failed, "cannot fit a line").caused_by(cause)
 }
 
 #[cfg(test)]

@@ -15,15 +15,6 @@ pub struct Sample {
 
 impl Sample {
     /// Takes measurements over: at least one, none of them NaN, infinite or beyond ±1e150, whose square overflows.
-    ///
-    /// # Examples
-    /// ```
-    /// use emu_bench::stats::Sample;
-    /// let times_ms = Sample::new([3.0, 1.0, 2.0])?;
-    /// assert_eq!(times_ms.median(), 2.0);
-    /// assert!(Sample::new([1.0, f64::NAN]).is_err());
-    /// # Ok::<(), emu_core::Error>(())
-    /// ```
     pub fn new(values: impl Into<Vec<f64>>) -> Result<Self> {
         let values = values.into();
         if values.is_empty() {

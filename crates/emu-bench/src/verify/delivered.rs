@@ -6,7 +6,7 @@ use emu_core::{CpuId, Demand, Hertz, Result, as_ns};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::pair::{self, Pair};
+use super::pair::{self, Pair, undisturbed};
 use super::window::{Side, Window};
 use super::{Emulated, Plan, Trial, findings, take_all};
 use crate::workload::kernel::QUANTUM;
@@ -46,7 +46,7 @@ pub struct Delivered {
     /// The clock that its thread perceives without the emulation; `None` where other tasks left no window for it.
     #[serde(rename = "native_clock_hz")]
     pub native_clock: Option<Hertz>,
-    /// The clock that it perceives under the emulation.
+    /// The clock that it perceives under the emulation; `None` where either is not known.
     #[serde(rename = "delivered_clock_hz")]
     pub delivered_clock: Option<Hertz>,
     /// Share of the core clock that its thread was given without the emulation; the rest went to other tasks.
@@ -82,7 +82,8 @@ pub fn delivered(
             |(number, sides)| pair::take(emulated, &trial, &plan, round * orders.len() + number, sides);
         let taken = take_all(orders.into_iter().enumerate().collect(), REPEATS, take, watch)?;
         let seen = by_pairs(&trial, &taken, &plan)?;
-        if seen.iter().all(|seen| seen.spread() <= AGREE) {
+        // A single pair agrees with itself.
+        if undisturbed(&taken).count() == orders.len() && seen.iter().all(|seen| seen.spread() <= AGREE) {
             return Ok((plan.window_of(emulated), seen));
         }
         pairs.extend(taken);
@@ -104,19 +105,49 @@ fn by_pairs(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<Delivered>
             let rate = window.done.parts.get(part).copied().unwrap_or(0.0) / window.done.wall_s();
             rate * window.done.quantum_ns / 1e9 / QUANTUM as f64
         });
-        let delivered = finding.ideal * finding.relative.estimate;
+        // The figures of disturbed pairs show nothing.
+        let ideal = if finding.pairs == 0 { f64::NAN } else { finding.ideal };
+        let [delivered, low, high] = [finding.relative.estimate, finding.relative.low, finding.relative.high]
+            .map(|ratio| ideal * ratio);
         let native_clock = core_hz.map(|hz| Hertz((hz * free) as u64));
         Delivered {
             cpu: finding.cpu.unwrap_or_default(),
             asked: finding.ideal,
             delivered,
-            between: [finding.relative.low, finding.relative.high].map(|ratio| finding.ideal * ratio),
+            between: [low, high],
             error: delivered / finding.ideal - 1.0,
             native_clock,
-            delivered_clock: native_clock.map(|clock| Hertz((clock.as_f64() * delivered) as u64)),
+            delivered_clock: native_clock
+                .filter(|_| !delivered.is_nan())
+                .map(|clock| Hertz((clock.as_f64() * delivered) as u64)),
             free,
             longest_stall: Duration::from_nanos(finding.longest_stall_ns),
         }
     };
     Ok(findings(trial, pairs, plan)?.iter().enumerate().map(of_cpu).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Taint, testing};
+    use super::*;
+
+    #[test]
+    fn pairs_that_were_all_disturbed_deliver_nothing_known() {
+        let setting = Plan::new(1).setting(&super::super::Nothing, &testing::demand(&[0.4]).targets);
+        let mut trial = Trial::of("multithread", &testing::demand(&[0.4]), &setting).unwrap();
+        (trial.job.active, trial.job.pinned) = (1, true);
+        let mut pairs = [0, 1].map(|number| testing::pair(number, &[1e9], &[0.31e9]));
+        let mut seen = |is_disturbed: [bool; 2]| {
+            for (pair, is_disturbed) in pairs.iter_mut().zip(is_disturbed) {
+                pair.taints = if is_disturbed { vec![Taint::Steal(0.2)] } else { vec![] };
+            }
+            by_pairs(&trial, &pairs, &Plan::new(1)).unwrap().remove(0)
+        };
+        let disturbed = seen([true; 2]);
+        assert!(disturbed.error.is_nan() && disturbed.between.iter().all(|share| share.is_nan()));
+        assert!(disturbed.spread().is_nan() && disturbed.delivered_clock.is_none(), "{disturbed:?}");
+        assert!(serde_json::to_value(&disturbed).unwrap()["delivered"].is_null());
+        assert!((seen([true, false]).delivered - 0.31).abs() < 1e-9);
+    }
 }

@@ -18,6 +18,7 @@ mod worker;
 
 pub use clocks::{now_ns, process_cpu_ns, thread_cpu_ns};
 pub use part::confine;
+pub use udp_io::Receiver;
 pub use worker::Worker;
 
 use std::fmt::Debug;
@@ -75,7 +76,7 @@ pub trait Workload: Sync {
     fn job(&self, setting: &Setting) -> Job;
 
     /// Starts what the harness runs outside of the zone, and completes the job by where it is found; called in the harness.
-    fn companion(&self, _job: &mut Job) -> Result<Option<Box<dyn Companion>>> {
+    fn companion(&self, _job: &mut Job) -> Result<Option<Receiver>> {
         Ok(None)
     }
 
@@ -87,15 +88,6 @@ pub trait Workload: Sync {
 pub trait Running {
     /// Works through one window.
     fn through(&mut self, order: &Order) -> Result<Done>;
-}
-
-/// The other end of a workload, in the harness.
-pub trait Companion: Debug + Send {
-    /// A window is about to be ordered.
-    fn open(&mut self, order: &Order);
-
-    /// Completes what the worker has reported of the window.
-    fn close(&mut self, done: Done) -> Done;
 }
 
 /// Every workload, in the order in which they are listed.

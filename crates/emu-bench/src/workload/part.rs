@@ -1,7 +1,10 @@
 //! One thread at work: how it computes through a window, and what is known of it afterwards.
 
+use std::fs;
+use std::path::Path;
+
 use emu_core::{CpuList, Error, Result};
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::kernel::{self, QUANTUM};
@@ -20,10 +23,12 @@ pub fn confine(cpus: &CpuList) -> Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(failed)
 }
 
+/// The CPUs of the calling thread, as procfs tells them: nix asks for no more than 1024, which a kernel with more refuses.
 pub(super) fn own_cpus() -> Result<CpuList> {
-    let set = sched_getaffinity(Pid::from_raw(0))
-        .map_err(|cause| Error::io("cannot read the CPUs of this thread", cause.into()))?;
-    Ok((0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect())
+    let status = Path::new("/proc/thread-self/status");
+    let text = fs::read_to_string(status).map_err(|cause| Error::file("read", status, cause))?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.map_or_else(|| Ok(CpuList::default()), |list| list.trim().parse())
 }
 
 /// The chain of one thread, with a stamp after every quantum.

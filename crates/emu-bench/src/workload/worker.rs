@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clocks::{now_ns, process_cpu_ns};
 use super::part::confine;
-use super::{Companion, Done, Job, Order, Running, workload};
+use super::{Done, Job, Order, Receiver, Running, workload};
 use crate::worker::{self, Task};
 
 /// How long a worker may take to get ready, or to reply after its window has passed. Emulation slows that too.
@@ -26,26 +26,20 @@ pub(super) enum Request {
     Through(Order),
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Answer {
-    Ready,
-    Done(Done),
-}
-
 impl Task for JobTask {
     const NAME: &'static str = "workload";
     type Request = Request;
-    type Answer = Answer;
+    /// What was done of an order; of a job nothing yet.
+    type Answer = Option<Done>;
 
-    fn answer(&mut self, request: Request) -> Result<Answer> {
+    fn answer(&mut self, request: Request) -> Result<Option<Done>> {
         match request {
             Request::Prepare(job) => {
                 // Sleeps are to end when they should; the default lets them last 50 µs longer.
                 let _ = prctl::set_timerslack(1);
                 confine(&job.cpus)?;
                 self.running = Some(workload(&job.workload)?.start(&job)?);
-                Ok(Answer::Ready)
+                Ok(None)
             }
             Request::Through(order) => {
                 let running = self.running.as_mut().ok_or_else(|| Error::usage("there is no job yet"))?;
@@ -53,7 +47,7 @@ impl Task for JobTask {
                 let mut done = running.through(&order)?;
                 // Children have reported their own.
                 done.spent_ns += process_cpu_ns() - cpu_before;
-                Ok(Answer::Done(done))
+                Ok(Some(done))
             }
         }
     }
@@ -63,7 +57,7 @@ impl Task for JobTask {
 #[derive(Debug)]
 pub struct Worker {
     process: worker::Worker<JobTask>,
-    companion: Option<Box<dyn Companion>>,
+    companion: Option<Receiver>,
 }
 
 impl Worker {
@@ -88,7 +82,7 @@ impl Worker {
     }
 
     pub(super) fn send(&mut self, order: &Order) -> Result<()> {
-        if let Some(companion) = &mut self.companion {
+        if let Some(companion) = &self.companion {
             companion.open(order);
         }
         self.process.send(&Request::Through(*order))
@@ -96,13 +90,13 @@ impl Worker {
 
     pub(super) fn receive(&mut self, order: &Order) -> Result<Done> {
         let left = Duration::from_nanos(order.end_ns().saturating_sub(now_ns()));
-        match self.process.receive(left + PATIENCE, None)? {
-            Answer::Done(done) => Ok(match &mut self.companion {
-                Some(companion) => companion.close(done),
-                None => done,
-            }),
-            Answer::Ready => Err(Error::new(ErrorKind::Failed, "the worker has not worked through a window")),
-        }
+        let answer = self.process.receive(left + PATIENCE, None)?;
+        let done = answer
+            .ok_or_else(|| Error::new(ErrorKind::Failed, "the worker has not worked through a window"))?;
+        Ok(match &self.companion {
+            Some(companion) => companion.close(done),
+            None => done,
+        })
     }
 }
 
@@ -116,7 +110,7 @@ mod tests {
     }
 
     /// What a worker answers, on a thread of its own, whose affinity may be changed.
-    fn answers(requests: Vec<Request>) -> Vec<Result<Answer>> {
+    fn answers(requests: Vec<Request>) -> Vec<Result<Option<Done>>> {
         let work = move || {
             let mut task = JobTask::default();
             requests.into_iter().map(|request| task.answer(request)).collect()
@@ -129,8 +123,7 @@ mod tests {
         let order = Order { begin_ns: now_ns(), length_ns: 1_000_000, first: 0, stamps: false };
         let through = || Request::Through(order);
         let answers = answers(vec![through(), Request::Prepare(job()), through(), through()]);
-        let [Err(early), Ok(Answer::Ready), Ok(Answer::Done(first)), Ok(Answer::Done(_))] = &answers[..]
-        else {
+        let [Err(early), Ok(None), Ok(Some(first)), Ok(Some(_))] = &answers[..] else {
             panic!("{answers:?}")
         };
         assert!(first.spent_ns > 0 && early.kind() == ErrorKind::Usage);

@@ -112,12 +112,15 @@ pub(crate) fn verified(verification: &Verification) -> Vec<String> {
         .cpus
         .iter()
         .map(|seen| {
+            let delivered = if seen.error.is_nan() {
+                "unknown".to_owned()
+            } else {
+                format!("{} ({})", percent(seen.delivered), signed(seen.error))
+            };
             format!(
-                "measured: CPU {} asked {}, delivered {} ({}), native {}",
+                "measured: CPU {} asked {}, delivered {delivered}, native {}",
                 seen.cpu,
                 percent(seen.asked),
-                percent(seen.delivered),
-                signed(seen.error),
                 seen.native_clock.map_or_else(|| "unknown".to_owned(), |clock| clock.to_string())
             )
         })

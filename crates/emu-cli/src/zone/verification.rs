@@ -27,10 +27,16 @@ impl Verification {
     pub(crate) fn judge(&self, tolerance: f64, otherwise: &str) -> Result<(), Failure> {
         let busiest = self.cpus.iter().min_by(|a, b| a.free.total_cmp(&b.free));
         let disturbed = self.cpus.iter().find(|seen| seen.error.is_nan());
-        if let Some(seen) = busiest.filter(|seen| seen.free < 1.0 - tolerance).or(disturbed) {
-            let message =
-                format!("cannot verify: other tasks take {} of CPU {}", percent(1.0 - seen.free), seen.cpu);
-            let error = Error::new(ErrorKind::Failed, message)
+        let busiest = busiest.filter(|seen| seen.free < 1.0 - tolerance);
+        let why = match (busiest, disturbed) {
+            (Some(seen), _) => {
+                Some(format!("other tasks take {} of CPU {}", percent(1.0 - seen.free), seen.cpu))
+            }
+            (None, Some(seen)) => Some(format!("others disturbed every window on CPU {}", seen.cpu)),
+            (None, None) => None,
+        };
+        if let Some(why) = why {
+            let error = Error::new(ErrorKind::Failed, format!("cannot verify: {why}"))
                 .hint("wait until the machine is calm, choose other CPUs with --cpus, or leave out --verify");
             return Err(Failure::new(Exit::Undecided, error));
         }
@@ -108,7 +114,10 @@ mod tests {
     #[test]
     fn pairs_that_differ_too_much_or_are_all_disturbed_show_nothing() {
         let disturbed = Verification { window: Duration::ZERO, cpus: vec![seen(0.0), seen(f64::NAN)] };
-        assert_eq!(disturbed.judge(0.95, "").unwrap_err().exit, Exit::Undecided);
+        let failure = disturbed.judge(0.95, "").unwrap_err();
+        assert_eq!(failure.exit, Exit::Undecided);
+        let told = failure.error.unwrap().to_string();
+        assert_eq!(told, "cannot verify: others disturbed every window on CPU 0");
         let failure = Verification { window: Duration::ZERO, cpus: vec![seen(0.0), seen(-0.055)] }
             .judge(0.05, "")
             .unwrap_err();

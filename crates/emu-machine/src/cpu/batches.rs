@@ -10,7 +10,7 @@ use crate::kernel::{Window, on_one, on_threads};
 const WHAT: &str = "the calculation";
 
 /// Operations each second of all threads. `one` is what a chain of the work comes to; every batch must agree with it.
-pub(super) fn rate(work: Work, one: u64, places: &[CpuList], length: Duration) -> Result<f64> {
+pub(crate) fn rate(work: Work, one: u64, places: &[CpuList], length: Duration) -> Result<f64> {
     let window = Window::new(places.len(), length);
     let shares = on_threads(WHAT, places, |_| {
         // The first one wakes the vector units.

@@ -1,7 +1,7 @@
 //! How fast CPUs calculate: every operation by itself and mixed, many at a time and one after another, and what share
 //! of the theoretical peak is reached.
 
-mod batches;
+pub(crate) mod batches;
 mod units;
 
 pub use units::Units;
@@ -214,9 +214,9 @@ pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
             }
             Part::Wait { work } => {
                 let place = [first].into_iter().collect();
-                let sample = || batches::wait_ns(work, one_of(work), &place, plan.sample());
-                let (samples, disturbed) =
-                    witness.measure(&what, std::slice::from_ref(&place), || sampled(plan, sample))?;
+                let sample = |_| batches::wait_ns(work, one_of(work), &place, plan.sample());
+                let take = || (0..plan.rounds).map(sample).collect::<Result<Vec<_>>>();
+                let (samples, disturbed) = witness.measure(&what, std::slice::from_ref(&place), take)?;
                 let wait_ns = Sample::new(samples.clone())?.median();
                 let wait = Wait { work, wait_ns, wait_cycles: None, samples, disturbed };
                 tell(watch, "wait", &wait)?;
@@ -246,10 +246,6 @@ pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
         peaks,
         notes: witness.notes().into_iter().chain(notes_of_build()).collect(),
     })
-}
-
-fn sampled(plan: &CpuPlan, mut sample: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
-    (0..plan.rounds).map(|_| sample()).collect()
 }
 
 fn check_bound(rate: &Rate, clock: f64, lanes: usize) -> Result<()> {

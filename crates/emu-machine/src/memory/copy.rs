@@ -52,20 +52,8 @@ pub(super) fn measure(
     seed: u64,
 ) -> Result<Copy> {
     let threads = places.len();
-    let windows: Vec<_> = (0..rounds).map(|_| Window::new(threads, length)).collect();
-    let shares = on_threads(WHAT, places, |number| {
-        let mut copier = Copier::new(bytes / threads as u64, block_bytes, random, seed ^ number as u64);
-        let mut shares = Vec::with_capacity(rounds);
-        let mut verified = Ok(());
-        for window in &windows {
-            let (share, right) = copier.sample(window);
-            shares.push(share);
-            verified = verified.and(right);
-        }
-        verified.map(|()| shares)
-    })?;
-    let of_round = |round: usize| shares.iter().filter_map(move |shares| shares.get(round).copied());
-    let samples: Vec<f64> = (0..rounds).map(|round| Window::rate(of_round(round))).collect();
+    let mut copies = Steady::of(bytes, block_bytes, random, places.to_vec(), seed)?;
+    let samples = (0..rounds).map(|_| copies.rate(length)).collect::<Result<Vec<_>>>()?;
     let bytes_per_s = Sample::new(samples.clone())?.median();
     let block_ns = block_bytes as f64 * threads as f64 / bytes_per_s * 1e9;
     Ok(Copy { block_bytes, random, threads, bytes_per_s, block_ns, samples, disturbed: false })
@@ -97,7 +85,7 @@ impl Copier {
     }
 }
 
-/// What a long series makes: copies of blocks in their order, always the same.
+/// Copies that are always the same: what a long series makes.
 #[derive(Debug)]
 pub struct Steady {
     copiers: Vec<Copier>,
@@ -105,13 +93,17 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Copies of blocks by so many threads, each with a part of two arrays of its own; memory is taken once for all samples.
+    /// Copies of blocks in their order by so many threads, each with a part of two arrays of its own; memory is taken once
+    /// for all samples.
     pub fn new(host: &Host, size: StreamSize, block_bytes: u64, threads: usize, seed: u64) -> Result<Self> {
         check_blocks(size, &[block_bytes], threads)?;
-        let places = places(host, threads);
+        Self::of(size.array_bytes, block_bytes, false, places(host, threads), seed)
+    }
+
+    fn of(bytes: u64, block_bytes: u64, random: bool, places: Vec<CpuList>, seed: u64) -> Result<Self> {
         let copiers = on_threads(WHAT, &places, |number| {
-            let part = size.array_bytes / threads as u64;
-            Ok(Copier::new(part, block_bytes, false, seed ^ number as u64))
+            let part = bytes / places.len() as u64;
+            Ok(Copier::new(part, block_bytes, random, seed ^ number as u64))
         })?;
         Ok(Self { copiers, places })
     }

@@ -114,23 +114,20 @@ pub fn find(
         }
         PairedRatios::new(&pairs)
     };
-    let mut verified = None;
-    for round in 0..ROUNDS {
+    let mut round = 0;
+    let (share, relative) = loop {
         // A first look corrects the prediction; what verifies a speed takes more, and may correct it once more.
         let count = if round == 0 { PAIRS } else { VERIFYING };
         let ratios = pairs_at(share, count, &mut natives, watch)?;
         let relative = ratios.relative_to(there / here(&natives)?)?.ratio(Centre::Mean, Level::P95)?;
         let is_right = relative.contains(1.0) || (relative.estimate - 1.0).abs() < RIGHT;
         let next = rounded((share / relative.estimate).clamp(LOWEST, 1.0));
-        if round > 0 {
-            verified = Some((share, relative));
-            if is_right || (next - share).abs() < RIGHT * share {
-                break;
-            }
+        let is_last = is_right || (next - share).abs() < RIGHT * share || round + 1 == ROUNDS;
+        if round > 0 && is_last {
+            break (share, relative);
         }
-        share = next;
-    }
-    let Some((share, relative)) = verified else { return Err(Error::unavailable("nothing was verified")) };
+        (share, round) = (next, round + 1);
+    };
     let native = here(&natives)?;
     let [error, low, high] = [relative.estimate, relative.low, relative.high].map(|ratio| ratio - 1.0);
     let mut others = Vec::new();

@@ -10,6 +10,7 @@ use emu_core::{CpuId, CpuList, Error, ErrorKind, Host, Pid, Result, clock};
 use serde::{Deserialize, Serialize};
 
 use super::Metric;
+use crate::cpu::batches;
 use crate::kernel::arithmetic::{Number, Operation, Work};
 use crate::kernel::chase::Chase;
 use crate::kernel::linpack::System;
@@ -109,8 +110,8 @@ impl Task for Scoring {
         let length = Duration::from_nanos(request.length_ns);
         match &request.metric {
             Metric::Loop => Ok(clock::delivered(length).clock.as_f64()),
-            Metric::Int => arithmetic(Number::Integer, length),
-            Metric::Fp => arithmetic(Number::Double, length),
+            Metric::Int => arithmetic(Number::Integer, &only, length),
+            Metric::Fp => arithmetic(Number::Double, &only, length),
             Metric::Linpack => linpack(&only, length),
             Metric::Memory => memory(&only, length),
             Metric::Latency => self.latency(length),
@@ -120,23 +121,9 @@ impl Task for Scoring {
     }
 }
 
-fn arithmetic(number: Number, length: Duration) -> Result<f64> {
+fn arithmetic(number: Number, only: &CpuList, length: Duration) -> Result<f64> {
     let work = Work { number, operation: Operation::Mixed };
-    let one = work.one();
-    let (mut operations, mut right, begin) = (0, true, Instant::now());
-    loop {
-        let batch = work.many();
-        operations += batch.operations;
-        right &= batch.digest == batch.must(one);
-        let passed = begin.elapsed();
-        if passed >= length {
-            return if right {
-                Ok(operations as f64 / passed.as_secs_f64())
-            } else {
-                Err(wrong(&work.name()))
-            };
-        }
-    }
+    batches::rate(work, work.one(), std::slice::from_ref(only), length)
 }
 
 /// Systems are made before the time begins, and solved in a row: what an emulation leaves out falls anywhere.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use emu_bench::distinct;
+use emu_bench::numbers::parsed_size;
 use emu_core::{Error, Result};
 use serde::Deserialize;
 
-use super::lines::size;
 use super::{Domain, Figure, Tool, What, other, truncated};
 use crate::disk::{Column, Operation, Order, Transfer};
 
@@ -101,7 +101,7 @@ fn what(options: &Options, operation: Operation, jobs: usize, is_alone: bool) ->
     if let Some(several) = option(&["bssplit", "bsrange", "blocksize_range"]) {
         return What::Other(Domain::Disk, format!("{kind} of blocks of several sizes, {several}"));
     }
-    let Some(block_bytes) = block.and_then(|text| size(text)) else {
+    let Some(block_bytes) = block.and_then(|text| parsed_size(text)) else {
         return What::Other(Domain::Disk, format!("{kind} of blocks of {}", blocks.join(",")));
     };
     let threads = jobs.max(number("numjobs").unwrap_or(1));

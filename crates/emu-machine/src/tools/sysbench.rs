@@ -1,8 +1,9 @@
 //! What sysbench 1.0 prints (<https://github.com/akopytov/sysbench>).
 
+use emu_bench::numbers::parsed_size;
 use emu_core::Result;
 
-use super::lines::{after, number_after, size};
+use super::lines::{after, number_after};
 use super::{Domain, Figure, Tool, What, other, truncated};
 use crate::disk::{Column, Operation, Order, Transfer};
 
@@ -31,7 +32,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
 fn file(text: &str, threads: usize) -> Result<(What, f64)> {
     let missing = |what: &str| truncated(Tool::Sysbench, what);
     let block_bytes = after(text, "Block size")
-        .and_then(size)
+        .and_then(parsed_size)
         .ok_or_else(|| missing("block size of a test that is read: cpu, memory or fileio"))?;
     let kind = after(text, "Doing").ok_or_else(|| missing("kind of test"))?;
     let order = if kind.contains("random") { Order::Random } else { Order::Sequential };

@@ -16,9 +16,9 @@ use emu_core::{Error, Result};
 
 use super::clocks::{now_ns, thread_cpu_ns};
 use super::stamps::{Stamps, fill};
-use super::{Companion, Done, Job, Messages, Order, Running, Setting, Workload};
+use super::{Done, Job, Messages, Order, Running, Setting, Workload};
 use datagram::Datagram;
-use receiver::Receiver;
+pub use receiver::Receiver;
 
 /// Paced datagrams a second: the highest that needs no more than [`LOAD_MAX`]. Steps, so that a host always gets the same.
 const RATES: [u32; 6] = [1000, 500, 200, 100, 50, 20];
@@ -80,10 +80,10 @@ impl Workload for UdpIo {
         Job { interval, ..Job::new(self.name(), &setting.cpus) }
     }
 
-    fn companion(&self, job: &mut Job) -> Result<Option<Box<dyn Companion>>> {
+    fn companion(&self, job: &mut Job) -> Result<Option<Receiver>> {
         let receiver = Receiver::start(&job.cpus)?;
         job.port = Some(receiver.port());
-        Ok(Some(Box::new(receiver)))
+        Ok(Some(receiver))
     }
 
     fn start(&self, job: &Job) -> Result<Box<dyn Running>> {
@@ -204,7 +204,7 @@ mod tests {
     fn window(workload: &UdpIo, interval: Duration, order: &Order) -> Done {
         let cpus = Host::detect(&Roots::system()).unwrap().allowed;
         let mut job = Job { interval, ..Job::new(workload.name(), &cpus) };
-        let mut receiver = workload.companion(&mut job).unwrap().unwrap();
+        let receiver = workload.companion(&mut job).unwrap().unwrap();
         let mut sender = workload.start(&job).unwrap();
         receiver.open(order);
         receiver.close(sender.through(order).unwrap())
@@ -233,7 +233,7 @@ mod tests {
     fn what_nobody_received_is_not_work() {
         let cpus = Host::detect(&Roots::system()).unwrap().allowed;
         let mut job = Job { interval: Duration::from_millis(1), ..Job::new("udp-io", &cpus) };
-        let mut receiver = PACED.companion(&mut job).unwrap().unwrap();
+        let receiver = PACED.companion(&mut job).unwrap().unwrap();
         let order = order(20);
         receiver.open(&order);
         // Another receiver gets them all.

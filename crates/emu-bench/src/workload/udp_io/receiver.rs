@@ -15,7 +15,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use super::datagram::{BYTES, Datagram};
 use crate::workload::part::{confine, own_cpus};
-use crate::workload::{Companion, Done, Messages, Order};
+use crate::workload::{Done, Messages, Order};
 
 /// The memory of what has been received is used again by the sender, the warmer the sooner: were the buffer to fill for
 /// milliseconds, sending would be quicker after each stop of an on/off emulation (a tenth at naps of 2 ms, a share of 10 %).
@@ -27,8 +27,9 @@ const BUFFER: usize = 8 << 20;
 /// Datagrams of a window that can be kept account of: an hour at a rate that no CPU reaches.
 const NUMBERS_MAX: u64 = 1 << 32;
 
+/// The other end of datagrams.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub struct Receiver {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     port: u16,
@@ -82,10 +83,9 @@ impl Receiver {
     pub(super) fn port(&self) -> u16 {
         self.port
     }
-}
 
-impl Companion for Receiver {
-    fn open(&mut self, order: &Order) {
+    /// A window is about to be ordered.
+    pub(in crate::workload) fn open(&self, order: &Order) {
         *self.shared.account() = Account { window: order.begin_ns, arrived: Vec::new() };
         self.shared.is_open.store(true, Ordering::SeqCst);
         if let Some(thread) = &self.thread {
@@ -93,7 +93,8 @@ impl Companion for Receiver {
         }
     }
 
-    fn close(&mut self, mut done: Done) -> Done {
+    /// Completes what the worker has reported of the window.
+    pub(in crate::workload) fn close(&self, mut done: Done) -> Done {
         self.shared.is_open.store(false, Ordering::SeqCst);
         // On loopback a datagram is in the buffer, or lost, when the call that sends it returns.
         self.shared.empty();

@@ -88,9 +88,9 @@ impl Effect {
         self.decides() && self.noise_ratio.low > 1.0
     }
 
-    /// Whether it has a pair that nothing disturbed.
+    /// Whether it has enough pairs that nothing disturbed.
     fn decides(&self) -> bool {
-        self.pairs.iter().any(|pair| !pair.disturbed)
+        self.noise_ratio.reaches(Level::P95) && self.pairs.iter().any(|pair| !pair.disturbed)
     }
 
     /// By how much it changes the time of an operation, where it is shown to do so by what matters.
@@ -216,6 +216,11 @@ mod tests {
         let left_out = again(&effect);
         assert!(left_out.is_calmer() && (left_out.tuned_range - 0.1).abs() < 1e-9, "{left_out:?}");
         assert!(conclusion(&[left_out]).ends_with("disturbed 11% of the pairs, which do not decide."));
+        effect.pairs.iter_mut().skip(5).for_each(|pair| pair.disturbed = true);
+        assert!(
+            conclusion(&[again(&effect)]).starts_with("No knob is shown"),
+            "four are too few: {effect:?}"
+        );
         effect.pairs.iter_mut().for_each(|pair| pair.disturbed = true);
         assert!(conclusion(&[again(&effect)]).starts_with("No knob is shown"), "{effect:?}");
     }
