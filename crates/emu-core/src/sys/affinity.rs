@@ -12,17 +12,35 @@ const WORDS: usize = (CPU_ID_MAX + 1) / 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mask([u64; WORDS]);
 
+impl Default for Mask {
+    fn default() -> Self {
+        Self([0; WORDS])
+    }
+}
+
 impl Mask {
     pub(crate) const ALL: Self = Self([u64::MAX; WORDS]);
 
     pub(crate) fn of(cpus: impl IntoIterator<Item = CpuId>) -> Self {
-        let mut mask = [0; WORDS];
-        for cpu in cpus {
-            if let Some(word) = mask.get_mut(cpu / 64) {
-                *word |= 1 << (cpu % 64);
-            }
+        let mut mask = Self::default();
+        cpus.into_iter().for_each(|cpu| mask.insert(cpu));
+        mask
+    }
+
+    pub(crate) fn insert(&mut self, cpu: CpuId) {
+        if let Some(word) = self.0.get_mut(cpu / 64) {
+            *word |= 1 << (cpu % 64);
         }
-        Self(mask)
+    }
+
+    pub(crate) fn intersection(mut self, other: &Self) -> Self {
+        self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= other);
+        self
+    }
+
+    pub(crate) fn list(&self) -> CpuList {
+        let is_in = |cpu: &CpuId| self.0.get(cpu / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1);
+        (0..=CPU_ID_MAX).filter(is_in).collect()
     }
 
     /// `sched_getaffinity(tid)`; 0 is the calling thread. CPUs that are not active are left out.
@@ -57,10 +75,7 @@ pub(crate) fn bind(cpu: CpuId) -> io::Result<()> {
 
 /// `sched_getaffinity(tid)`; 0 is the calling thread.
 pub(crate) fn get(tid: Pid) -> io::Result<CpuList> {
-    let Mask(mask) = Mask::get(tid)?;
-    Ok((0..=CPU_ID_MAX)
-        .filter(|cpu| mask.get(cpu / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1))
-        .collect())
+    Mask::get(tid).map(|mask| mask.list())
 }
 
 pub(crate) fn current_cpu() -> Option<usize> {

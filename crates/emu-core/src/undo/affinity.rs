@@ -1,20 +1,23 @@
 //! Undoing changes to the CPU affinity of tasks and of their later children. Nothing here allocates.
 
 use std::ffi::CStr;
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{OFlags, RawDir};
 use rustix::io::Errno;
-use rustix::thread::{CpuSet, Timespec, nanosleep, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{Timespec, nanosleep};
 
 use super::field::Field;
 use super::places::{Cause, each_number, of_process, open_below};
 use super::record::{Task, TaskSetField};
 use super::task;
 use super::undoer::Undoer;
+use crate::cpu_list::{CPU_ID_MAX, CpuId};
 use crate::process::{self, FORK, Stat};
 use crate::sys::Pid;
+use crate::sys::affinity::Mask;
 
 /// How many times tasks are searched: new ones may be created during each search.
 const LOOKS: u32 = 100;
@@ -24,9 +27,9 @@ const INIT: Pid = 1;
 const GENERATIONS: u32 = 64;
 
 struct Binding {
-    cpus: CpuSet,
+    cpus: Mask,
     /// As the kernel reports it: without offline CPUs.
-    ours: CpuSet,
+    ours: Mask,
     /// Only tasks that started later have inherited it.
     since: u64,
 }
@@ -55,14 +58,13 @@ impl Undoer<'_, '_> {
         if !task::is_ours(proc, task.pid)? {
             return Err(Errno::PERM);
         }
-        let pid = rustix::process::Pid::from_raw(task.pid);
         if let Some(ours) = ours.and_then(parse_cpus) {
-            let (now, online) = (sched_getaffinity(pid)?, self.online());
-            if now != ours && now != both(&ours, online.as_ref()) {
-                return Ok(both(&cpus, online.as_ref()) == both(&now, Some(&cpus)));
+            let (now, online) = (Mask::get(task.pid).map_err(errno)?, self.online());
+            if now != ours && now != both(ours, online.as_ref()) {
+                return Ok(both(cpus.clone(), online.as_ref()) == now.intersection(&cpus));
             }
         }
-        sched_setaffinity(pid, &cpus)?;
+        cpus.set(task.pid).map_err(errno)?;
         Ok(true)
     }
 
@@ -82,7 +84,7 @@ impl Undoer<'_, '_> {
 
     fn binding(&self, since: u64, lists: [Field<'_>; 2]) -> Binding {
         let [cpus, ours] = lists.map(|list| parse_cpus(list).unwrap_or_default());
-        Binding { cpus, ours: both(&ours, self.online().as_ref()), since }
+        Binding { cpus, ours: both(ours, self.online().as_ref()), since }
     }
 
     pub(super) fn restore_inherited(
@@ -146,7 +148,7 @@ impl Undoer<'_, '_> {
         self.failed(format_args!("cannot let all tasks run on CPUs {cpus_text}: new ones keep coming"))
     }
 
-    fn online(&self) -> Option<CpuSet> {
+    fn online(&self) -> Option<Mask> {
         let mut buffer = [0; 4096];
         parse_cpus(self.places.sys_file("devices/system/cpu/online")?.read(&mut buffer).ok()?.into())
     }
@@ -157,18 +159,21 @@ impl Binding {
     fn take_from(&self, proc: BorrowedFd<'_>, process: Pid) -> rustix::io::Result<bool> {
         let mut found = false;
         each_entry(proc, of_process(process, "task").as_c_str(), |tid| {
-            let pid = rustix::process::Pid::from_raw(tid);
             let may_have_it = |stat: Stat| stat.starttime > self.since && !stat.is_kernel;
-            let has_it = task::stat(proc, tid)?.is_some_and(may_have_it)
-                && sched_getaffinity(pid).is_ok_and(|now| now == self.ours)
-                && self.cpus != self.ours;
+            let now = match Mask::get(tid).map_err(errno) {
+                Err(Errno::SRCH) => return Ok(()),
+                now => now?,
+            };
+            let has_it = now == self.ours
+                && self.cpus != self.ours
+                && task::stat(proc, tid)?.is_some_and(may_have_it);
             if has_it {
                 if !task::is_ours(proc, tid)? {
                     return Err(Errno::PERM);
                 }
-                match sched_setaffinity(pid, &self.cpus) {
+                match self.cpus.set(tid).map_err(errno) {
                     // In a cpuset without the other CPUs it is told as before, and has them once it leaves.
-                    Ok(()) => found |= sched_getaffinity(pid).is_ok_and(|now| now != self.ours),
+                    Ok(()) => found |= Mask::get(tid).is_ok_and(|now| now != self.ours),
                     Err(Errno::SRCH) => {}
                     Err(cause) => return Err(cause),
                 }
@@ -216,29 +221,29 @@ fn descends(proc: BorrowedFd<'_>, process: Pid, ancestor: Task, since: u64) -> b
     false
 }
 
-fn both(cpus: &CpuSet, others: Option<&CpuSet>) -> CpuSet {
-    let Some(others) = others else { return *cpus };
-    let mut both = CpuSet::new();
-    (0..CpuSet::MAX_CPU).filter(|&cpu| cpus.is_set(cpu) && others.is_set(cpu)).for_each(|cpu| both.set(cpu));
-    both
-}
-
-pub(super) fn are_cpus(lists: [Field<'_>; 2]) -> Result<(), &'static str> {
-    if lists.iter().all(|list| parse_cpus(*list).is_some()) {
-        Ok(())
-    } else {
-        Err("it is no list of CPUs below 1024")
+fn both(cpus: Mask, others: Option<&Mask>) -> Mask {
+    match others {
+        Some(others) => cpus.intersection(others),
+        None => cpus,
     }
 }
 
-fn parse_cpus(text: Field<'_>) -> Option<CpuSet> {
-    let mut set = CpuSet::new();
-    let (mut first, mut number) = (None, None::<usize>);
+fn errno(cause: io::Error) -> Errno {
+    Errno::from_io_error(&cause).unwrap_or(Errno::IO)
+}
+
+pub(super) fn are_cpus(lists: [Field<'_>; 2]) -> Result<(), &'static str> {
+    if lists.iter().all(|list| parse_cpus(*list).is_some()) { Ok(()) } else { Err("it is no list of CPUs") }
+}
+
+fn parse_cpus(text: Field<'_>) -> Option<Mask> {
+    let mut mask = Mask::default();
+    let (mut first, mut number) = (None, None::<CpuId>);
     for byte in text.bytes().chain([b',']) {
         match byte {
             b'0'..=b'9' => {
-                let value = number.unwrap_or(0) * 10 + usize::from(byte - b'0');
-                number = Some(value).filter(|&cpu| cpu < CpuSet::MAX_CPU);
+                let value = number.unwrap_or(0) * 10 + CpuId::from(byte - b'0');
+                number = Some(value).filter(|&cpu| cpu <= CPU_ID_MAX);
                 number?;
             }
             b'-' if first.is_none() => first = Some(number.take()?),
@@ -248,12 +253,12 @@ fn parse_cpus(text: Field<'_>) -> Option<CpuSet> {
                 if first > last {
                     return None;
                 }
-                (first..=last).for_each(|cpu| set.set(cpu));
+                (first..=last).for_each(|cpu| mask.insert(cpu));
             }
             _ => return None,
         }
     }
-    Some(set)
+    Some(mask)
 }
 
 #[cfg(test)]
@@ -262,19 +267,11 @@ mod tests {
 
     #[test]
     fn cpu_lists_are_read_as_the_kernel_writes_them() {
-        let read = |list: &str| {
-            let set = parse_cpus(list.as_bytes().into())?;
-            Some(
-                (0..CpuSet::MAX_CPU)
-                    .filter(|&cpu| set.is_set(cpu))
-                    .collect::<crate::cpu_list::CpuList>()
-                    .to_string(),
-            )
-        };
-        for list in ["0", "0-3,8", "1023", "5,7,9-11"] {
+        let read = |list: &str| parse_cpus(list.as_bytes().into()).map(|mask| mask.list().to_string());
+        for list in ["0", "0-3,8", "1023-1024,8191", "5,7,9-11"] {
             assert_eq!(read(list).as_deref(), Some(list));
         }
-        for list in ["", ",", "1,", "3-1", "1-", "-1", "1-2-3", "a", "1024", "18446744073709551616"] {
+        for list in ["", ",", "1,", "3-1", "1-", "-1", "1-2-3", "a", "8192", "18446744073709551616"] {
             assert_eq!(read(list), None, "{list}");
         }
     }

@@ -92,7 +92,7 @@ pub enum Undo {
         tid: Pid,
         /// When it started.
         starttime: u64,
-        /// The CPUs that it was allowed before; numbers below 1024.
+        /// The CPUs that it was allowed before.
         cpus: CpuList,
         /// The CPUs that emu bound it to. Empty where the kernel may have changed the list: any affinity counts as
         /// ours.
