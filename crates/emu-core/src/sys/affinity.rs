@@ -4,6 +4,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use crate::cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 use crate::sys::Pid;
 
@@ -44,38 +46,42 @@ impl Mask {
     }
 
     /// `sched_getaffinity(tid)`; 0 is the calling thread. CPUs that are not active are left out.
-    pub(crate) fn get(tid: Pid) -> io::Result<Self> {
+    pub(crate) fn get(tid: Pid) -> Result<Self, Errno> {
         let mut mask = [0; WORDS];
         // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`.
         let code =
             unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask), mask.as_mut_ptr()) };
-        if code < 0 { Err(io::Error::last_os_error()) } else { Ok(Self(mask)) }
+        if code < 0 { Err(last_error()) } else { Ok(Self(mask)) }
     }
 
     /// `sched_setaffinity(tid, self)`; 0 is the calling thread.
-    pub(crate) fn set(&self, tid: Pid) -> io::Result<()> {
+    pub(crate) fn set(&self, tid: Pid) -> Result<(), Errno> {
         let Self(mask) = self;
         // SAFETY: the kernel reads `size_of_val(mask)` bytes from `mask`, which lives until the call returns.
         let code =
             unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(mask), mask.as_ptr()) };
-        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if code == 0 { Ok(()) } else { Err(last_error()) }
     }
+}
+
+fn last_error() -> Errno {
+    Errno::from_raw_os_error(nix::errno::Errno::last_raw())
 }
 
 /// `sched_setaffinity(tid, cpus)`; 0 is the calling thread. `EINVAL` when none of the CPUs is online and allowed by
 /// the task's cpuset, `EPERM` for another user's task, `ESRCH` when it is gone.
 pub(crate) fn set(tid: Pid, cpus: &CpuList) -> io::Result<()> {
-    Mask::of(cpus.iter()).set(tid)
+    Ok(Mask::of(cpus.iter()).set(tid)?)
 }
 
 /// Binds the calling thread to this CPU; fails as [`set`].
 pub(crate) fn bind(cpu: CpuId) -> io::Result<()> {
-    Mask::of([cpu]).set(0)
+    Ok(Mask::of([cpu]).set(0)?)
 }
 
 /// `sched_getaffinity(tid)`; 0 is the calling thread.
 pub(crate) fn get(tid: Pid) -> io::Result<CpuList> {
-    Mask::get(tid).map(|mask| mask.list())
+    Ok(Mask::get(tid)?.list())
 }
 
 pub(crate) fn current_cpu() -> Option<usize> {

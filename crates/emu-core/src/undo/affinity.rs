@@ -1,7 +1,6 @@
 //! Undoing changes to the CPU affinity of tasks and of their later children. Nothing here allocates.
 
 use std::ffi::CStr;
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
@@ -10,8 +9,9 @@ use rustix::io::Errno;
 use rustix::thread::{Timespec, nanosleep};
 
 use super::field::Field;
-use super::places::{Cause, each_number, of_process, open_below};
-use super::record::{Task, TaskSetField};
+use super::peers::Peers;
+use super::places::{Cause, Places, each_number, of_process, open_below};
+use super::record::{Step, Task, TaskSetField};
 use super::task;
 use super::undoer::Undoer;
 use crate::cpu_list::{CPU_ID_MAX, CpuId};
@@ -26,7 +26,9 @@ const INIT: Pid = 1;
 /// The largest number of ancestors that are followed.
 const GENERATIONS: u32 = 64;
 
-struct Binding {
+struct Binding<'a> {
+    proc: BorrowedFd<'a>,
+    peers: Option<Peers<'a>>,
     cpus: Mask,
     /// As the kernel reports it: without offline CPUs.
     ours: Mask,
@@ -34,7 +36,7 @@ struct Binding {
     since: u64,
 }
 
-impl Undoer<'_, '_> {
+impl<'a> Undoer<'a, '_> {
     pub(super) fn restore_affinity(&mut self, task: Task, cpus: Field<'_>, ours: Option<Field<'_>>) -> bool {
         let restored = self.restore_one(task, cpus, ours);
         match restored {
@@ -59,12 +61,15 @@ impl Undoer<'_, '_> {
             return Err(Errno::PERM);
         }
         if let Some(ours) = ours.and_then(parse_cpus) {
-            let (now, online) = (Mask::get(task.pid).map_err(errno)?, self.online());
+            let (now, online) = (Mask::get(task.pid)?, online(self.places));
             if now != ours && now != both(ours, online.as_ref()) {
                 return Ok(both(cpus.clone(), online.as_ref()) == now.intersection(&cpus));
             }
+            if self.peers.is_some_and(|peers| is_kept(peers, (task.pid, task), &now)) {
+                return Ok(true);
+            }
         }
-        cpus.set(task.pid).map_err(errno)?;
+        cpus.set(task.pid)?;
         Ok(true)
     }
 
@@ -72,7 +77,7 @@ impl Undoer<'_, '_> {
     pub(super) fn restore_processes(&mut self, processes: &[Pid], since: u64, [cpus, ours]: [Field<'_>; 2]) {
         let binding = self.binding(since, [cpus, ours]);
         for &pid in processes {
-            match binding.take_from(self.places.proc(), pid) {
+            match binding.take_from(pid) {
                 Ok(_) | Err(Errno::NOENT | Errno::SRCH) => {}
                 Err(cause) => {
                     let cause = Cause(cause);
@@ -82,9 +87,10 @@ impl Undoer<'_, '_> {
         }
     }
 
-    fn binding(&self, since: u64, lists: [Field<'_>; 2]) -> Binding {
+    fn binding(&self, since: u64, lists: [Field<'_>; 2]) -> Binding<'a> {
         let [cpus, ours] = lists.map(|list| parse_cpus(list).unwrap_or_default());
-        Binding { cpus, ours: both(ours, self.online().as_ref()), since }
+        let ours = both(ours, online(self.places).as_ref());
+        Binding { proc: self.places.proc(), peers: self.peers, cpus, ours, since }
     }
 
     pub(super) fn restore_inherited(
@@ -101,7 +107,7 @@ impl Undoer<'_, '_> {
             let (mut any, mut found, mut refused) = (false, false, None);
             let mut restore = |pid: Pid| {
                 any = true;
-                match binding.take_from(proc, pid) {
+                match binding.take_from(pid) {
                     Ok(had_it) => found |= had_it,
                     Err(Errno::NOENT | Errno::SRCH) => {}
                     Err(cause) => refused = Some((pid, cause)),
@@ -147,31 +153,30 @@ impl Undoer<'_, '_> {
         }
         self.failed(format_args!("cannot let all tasks run on CPUs {cpus_text}: new ones keep coming"))
     }
-
-    fn online(&self) -> Option<Mask> {
-        let mut buffer = [0; 4096];
-        parse_cpus(self.places.sys_file("devices/system/cpu/online")?.read(&mut buffer).ok()?.into())
-    }
 }
 
-impl Binding {
+impl Binding<'_> {
     /// Returns whether a thread had the change, and has it no more.
-    fn take_from(&self, proc: BorrowedFd<'_>, process: Pid) -> rustix::io::Result<bool> {
-        let mut found = false;
+    fn take_from(&self, process: Pid) -> rustix::io::Result<bool> {
+        let (proc, mut found) = (self.proc, false);
         each_entry(proc, of_process(process, "task").as_c_str(), |tid| {
-            let may_have_it = |stat: Stat| stat.starttime > self.since && !stat.is_kernel;
-            let now = match Mask::get(tid).map_err(errno) {
+            let may_have_it = |stat: &Stat| stat.starttime > self.since && !stat.is_kernel;
+            let now = match Mask::get(tid) {
                 Err(Errno::SRCH) => return Ok(()),
                 now => now?,
             };
-            let has_it = now == self.ours
+            if now == self.ours
                 && self.cpus != self.ours
-                && task::stat(proc, tid)?.is_some_and(may_have_it);
-            if has_it {
+                && let Some(Stat { starttime, .. }) = task::stat(proc, tid)?.filter(may_have_it)
+            {
+                let task = Task { pid: tid, starttime };
+                if self.peers.is_some_and(|peers| is_kept(peers, (process, task), &now)) {
+                    return Ok(());
+                }
                 if !task::is_ours(proc, tid)? {
                     return Err(Errno::PERM);
                 }
-                match self.cpus.set(tid).map_err(errno) {
+                match self.cpus.set(tid) {
                     // In a cpuset without the other CPUs it is told as before, and has them once it leaves.
                     Ok(()) => found |= Mask::get(tid).is_ok_and(|now| now != self.ours),
                     Err(Errno::SRCH) => {}
@@ -182,6 +187,41 @@ impl Binding {
         })?;
         Ok(found)
     }
+}
+
+fn online(places: &Places) -> Option<Mask> {
+    let mut buffer = [0; 4096];
+    parse_cpus(places.sys_file("devices/system/cpu/online")?.read(&mut buffer).ok()?.into())
+}
+
+/// Whether another live session has bound a task of `process` to the CPUs that it has, and puts it back at its own end. What
+/// keeps all of the host off some CPUs binds no task of a zone.
+fn is_kept(peers: Peers<'_>, (process, task): (Pid, Task), now: &Mask) -> bool {
+    let (proc, online) = (peers.places.proc(), online(peers.places));
+    let is_now = |ours: Field<'_>| parse_cpus(ours).is_some_and(|ours| both(ours, online.as_ref()) == *now);
+    peers.any_step(&mut |step, _| {
+        let is_it = match step {
+            Step::Affinity { task: bound, ours: Some(ours), .. } => bound == task && is_now(ours),
+            Step::Inherited { tasks, since, ours, .. } if task.starttime > since && is_now(ours) => {
+                match tasks {
+                    TaskSetField::All => false,
+                    TaskSetField::Members(path) => peers.places.locate(path).is_some_and(|members| {
+                        let mut is_listed = false;
+                        let listed = members.open(OFlags::RDONLY).and_then(|list| {
+                            each_number(&list, |pid| {
+                                is_listed |= pid == process;
+                                Ok(())
+                            })
+                        });
+                        listed.is_ok() && is_listed
+                    }),
+                    TaskSetField::DescendantsOf(ancestor) => descends(proc, process, ancestor, since),
+                }
+            }
+            _ => false,
+        };
+        is_it.then_some(true)
+    })
 }
 
 fn each_entry(
@@ -226,10 +266,6 @@ fn both(cpus: Mask, others: Option<&Mask>) -> Mask {
         Some(others) => cpus.intersection(others),
         None => cpus,
     }
-}
-
-fn errno(cause: io::Error) -> Errno {
-    Errno::from_io_error(&cause).unwrap_or(Errno::IO)
 }
 
 pub(super) fn are_cpus(lists: [Field<'_>; 2]) -> Result<(), &'static str> {

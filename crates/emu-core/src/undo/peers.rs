@@ -49,22 +49,32 @@ impl Peers<'_> {
 
     /// Whether `is_it` holds for the record of a control file in the journal of a live session that is not ending.
     /// Its arguments are the old value and the new ones, none while a write is under way. Only the newest record of
-    /// the file in each journal counts, or with `all` every one. A journal that cannot be read is skipped: restoring
-    /// reports it.
+    /// the file in each journal counts, or with `all` every one.
     pub(super) fn any(
         &self,
         path: Field<'_>,
         all: bool,
         is_it: &mut dyn FnMut(Field<'_>, Values<'_>) -> bool,
     ) -> bool {
+        self.any_step(&mut |step, newest| match step {
+            Step::File { path: theirs, old, new, .. } if theirs == path && (newest || !new.is_empty()) => {
+                let found = is_it(old, new);
+                (found || !all).then_some(found)
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether `look` finds what it looks for in the journal of a live session that is not ending. It is given the records,
+    /// newest first, and whether each is the newest; a journal is done with once it returns something. One that cannot be
+    /// read is skipped: restoring reports it.
+    pub(super) fn any_step(&self, look: &mut dyn FnMut(Step<'_>, bool) -> Option<bool>) -> bool {
         let Ok(folder) = self.open_folder() else { return false };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut entries = RawDir::new(&folder, &mut buffer);
         while let Some(Ok(entry)) = entries.next() {
             let name = entry.file_name();
-            if name.to_bytes().ends_with(SUFFIX)
-                && name != self.own
-                && self.has(name, path, all, is_it).unwrap_or(false)
+            if name.to_bytes().ends_with(SUFFIX) && name != self.own && self.has(name, look).unwrap_or(false)
             {
                 return true;
             }
@@ -84,9 +94,7 @@ impl Peers<'_> {
     fn has(
         &self,
         name: &CStr,
-        path: Field<'_>,
-        all: bool,
-        is_it: &mut dyn FnMut(Field<'_>, Values<'_>) -> bool,
+        look: &mut dyn FnMut(Step<'_>, bool) -> Option<bool>,
     ) -> rustix::io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let journal = openat(self.folder, name, flags, Mode::empty())?;
@@ -100,14 +108,8 @@ impl Peers<'_> {
             if newest && [DONE, LEFT, ENDING].contains(&line) {
                 return Ok(false);
             }
-            if let Some(Step::File { path: theirs, old, new, .. }) = Step::parse(line)
-                && theirs == path
-                && (newest || !new.is_empty())
-            {
-                let found = is_it(old, new);
-                if found || !all {
-                    return Ok(found);
-                }
+            if let Some(found) = Step::parse(line).and_then(|step| look(step, newest)) {
+                return Ok(found);
             }
             newest = false;
         }
