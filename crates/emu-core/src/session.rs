@@ -227,8 +227,8 @@ impl Session {
             return Ok(());
         }
         let free = self.demand.targets.keys().map(|&cpu| (cpu, Target { share: 1.0, clock: None })).collect();
+        self.emulation.pause(&free)?;
         self.delivery.pause();
-        self.emulation.retarget(&free)?;
         self.is_paused = true;
         self.journal.0.set_paused(true);
         // These targets, as any, are in force after two periods.

@@ -198,6 +198,15 @@ pub trait Emulation: Send {
     /// The targets are not for the zone's CPUs, or out of reach; then nothing changes.
     fn retarget(&mut self, targets: &Targets) -> Result<()>;
 
+    /// Changes the targets to `free`, 100 % of each CPU, for a time in which the tasks are not slowed, up to the next
+    /// [`retarget`](Self::retarget). The tasks outside of the zone are as without the emulation.
+    ///
+    /// # Errors
+    /// As [`retarget`](Self::retarget).
+    fn pause(&mut self, free: &Targets) -> Result<()> {
+        self.retarget(free)
+    }
+
     /// What is delivered now, as far as the method can know.
     fn status(&self) -> Status;
 

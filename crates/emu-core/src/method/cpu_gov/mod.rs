@@ -240,8 +240,8 @@ struct Governor {
     more_notes: Notes,
 }
 
-impl Emulation for Governor {
-    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+impl Governor {
+    fn change(&mut self, targets: &Targets, is_paused: bool) -> Result<()> {
         super::same_cpus(&self.demand.targets, targets)?;
         let refuse = |why: Unavailable| why.into_error(ID);
         let demand =
@@ -255,7 +255,9 @@ impl Emulation for Governor {
             .hint("start with a speed below the lowest frequency, or use cpu-hogs"));
         }
         for ((policy, wish), mix) in self.policies.iter_mut().zip(&wishes).zip(&plan.mixes) {
-            cpufreq::stop_boost(&self.host, wish, mix.high, &self.journal, &mut self.notes)?;
+            if !is_paused {
+                cpufreq::stop_boost(&self.host, wish, mix.high, &self.journal, &mut self.notes)?;
+            }
             policy.control.prepare(&[mix.low, mix.high])?;
         }
         if let Some(duty_loop) = &self.duty_loop {
@@ -268,6 +270,16 @@ impl Emulation for Governor {
         }
         (self.plan, self.demand) = (plan, demand);
         Ok(())
+    }
+}
+
+impl Emulation for Governor {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        self.change(targets, false)
+    }
+
+    fn pause(&mut self, free: &Targets) -> Result<()> {
+        self.change(free, true)
     }
 
     fn period(&self) -> Duration {
