@@ -85,7 +85,7 @@ impl Node {
         // It waits at its gate for ever.
         let holder = SlowCommand::new("node").gate()?;
         let tasks = Tasks::Processes(vec![holder.pid()]);
-        let session = Session::begin_with_memory(prepared, name, tasks, options.memory)?;
+        let session = Session::of(prepared, name.into(), tasks, true, options.memory)?;
         let has_memory = options.memory.is_some();
         let mut node = Self { exclusion: None, session, holder, host, group_count: 0, has_memory };
         node.group_count = node.groups().len();

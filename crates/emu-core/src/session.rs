@@ -75,17 +75,8 @@ impl Session {
         Self::of(prepared, name.into(), tasks, true, None)
     }
 
-    /// As [`begin`](Self::begin), with [memory](Zone::memory) in bytes.
-    pub(crate) fn begin_with_memory(
-        prepared: &Prepared,
-        name: impl Into<String>,
-        tasks: Tasks,
-        memory: Option<u64>,
-    ) -> Result<Self> {
-        Self::of(prepared, name.into(), tasks, true, memory)
-    }
-
-    fn of(
+    /// [Memory](Zone::memory) is in bytes; [new](Zone::is_new) tasks wait to begin.
+    pub(crate) fn of(
         prepared: &Prepared,
         name: String,
         tasks: Tasks,
