@@ -9,14 +9,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, RawDir, flock, fstat, openat};
+use rustix::fs::{Mode, OFlags, RawDir, fstat, openat};
 use rustix::io::{Errno, pread};
 
-use super::field::{Field, Values};
+use super::field::{Field, Fields, Values};
 use super::lines::{Backwards, DONE, ENDING, LEFT, WINDOW};
 use super::places::Places;
 use super::record::{Step, Task};
-use super::state::{SUFFIX, lock_within, not_ours_alone};
+use super::state::{SUFFIX, StateLock, lock_within, not_ours_alone};
 use super::task;
 
 /// How much of a journal is read to learn which process wrote it, in bytes.
@@ -30,21 +30,12 @@ pub(super) struct Peers<'a> {
     pub(super) places: &'a Places,
 }
 
-/// While this exists, no other session begins or ends the use of a shared file.
-pub(super) struct SharingLock(OwnedFd);
-
-impl Drop for SharingLock {
-    fn drop(&mut self) {
-        // Closing does not release the lock: a child forked by another thread shares it.
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
 impl Peers<'_> {
-    /// Locks the folder itself: its file `lock` is taken by emus that wait for a guardian.
-    pub(super) fn lock(&self, patience: Duration) -> rustix::io::Result<SharingLock> {
+    /// While the lock exists, no other session begins or ends the use of a shared file. It is that of the folder itself: its
+    /// file `lock` is taken by emus that wait for a guardian.
+    pub(super) fn lock(&self, patience: Duration) -> rustix::io::Result<StateLock> {
         let folder = self.open_folder()?;
-        if lock_within(&folder, patience)? { Ok(SharingLock(folder)) } else { Err(Errno::WOULDBLOCK) }
+        if lock_within(&folder, patience)? { Ok(StateLock(folder.into())) } else { Err(Errno::WOULDBLOCK) }
     }
 
     /// Whether `is_it` holds for the record of a control file in the journal of a live session that is not ending.
@@ -123,13 +114,10 @@ impl Peers<'_> {
         }
         let mut start = [0; START];
         let length = pread(journal, &mut start[..], 0)?;
-        // The text may end within a field, but the first four (two words and two numbers) are complete.
-        let mut fields = start.get(..length).unwrap_or_default().splitn(5, |&byte| byte == b'\t');
-        let (Some(_magic), Some(_version)) = (fields.next(), fields.next()) else { return Ok(false) };
-        let number = |field: Option<&[u8]>| field.and_then(|text| Field::from(text).number::<u64>());
-        let (Some(pid), Some(starttime)) = (number(fields.next()), number(fields.next())) else {
-            return Ok(false);
-        };
-        task::is_alive(self.places.proc(), Task { pid: pid as crate::sys::Pid, starttime })
+        // The text may end within a field; the task stands after the magic and the version.
+        let whole = start.get(..length).unwrap_or_default().rsplitn(2, |&byte| byte == b'\t').nth(1);
+        let fields = whole.and_then(Fields::of).map(|fields| fields.skip(2));
+        let task = fields.and_then(|mut fields| Task::parse(&mut fields));
+        task.map_or(Ok(false), |task| task::is_alive(self.places.proc(), task))
     }
 }

@@ -211,7 +211,7 @@ impl Task {
         tasks.iter().map(|&(pid, starttime)| Self { pid, starttime }).collect()
     }
 
-    pub(super) fn parse(fields: &mut Fields<'_>) -> Option<Self> {
+    pub(super) fn parse<'a>(fields: &mut impl Iterator<Item = Field<'a>>) -> Option<Self> {
         let pid = fields.next()?.number().filter(|&pid: &Pid| pid > 0)?;
         Some(Self { pid, starttime: fields.next()?.number()? })
     }
