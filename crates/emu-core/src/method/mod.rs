@@ -16,7 +16,7 @@ use crate::as_ns;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::method_id::MethodId;
-use crate::nearest::nearest;
+use crate::nearest::nearest_hint;
 use crate::speed::Targets;
 use crate::status::Status;
 use crate::unavailable::Unavailable;
@@ -282,10 +282,7 @@ pub fn method(id: MethodId) -> Option<&'static dyn Method> {
 pub fn find(name: &str) -> Result<&'static dyn Method> {
     let names = || METHODS.iter().map(|method| method.id().as_str());
     METHODS.iter().copied().find(|method| method.id().as_str() == name).ok_or_else(|| {
-        let hint = match nearest(name, names()) {
-            Some(nearest) => format!("a similar name is {nearest}"),
-            None => format!("one of {}", names().collect::<Vec<_>>().join(", ")),
-        };
+        let hint = nearest_hint(name, names(), format!("one of {}", names().collect::<Vec<_>>().join(", ")));
         Error::usage(format!("there is no method `{name}`")).hint(hint)
     })
 }
@@ -366,8 +363,8 @@ mod tests {
     #[test]
     fn an_unknown_name_is_refused_with_the_nearest() {
         let hint = |name: &str| find(name).err().unwrap().hint_text().unwrap();
-        assert_eq!(hint("cpu-frog"), "a similar name is cpu-freq");
-        assert_eq!(hint("fracas:publish"), "a similar name is fracas:published");
+        assert_eq!(hint("cpu-frog"), "did you mean `cpu-freq`?");
+        assert_eq!(hint("fracas:publish"), "did you mean `fracas:published`?");
         assert!(hint("snail").starts_with("one of cpu-freq, cpu-gov,"));
     }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{groups, listed, name_of};
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::nearest::nearest;
+use crate::nearest::nearest_hint;
 use crate::sys::spawn::heed_children;
 use crate::sys::time::sleep;
 
@@ -61,10 +61,8 @@ pub fn container(host: &Host, name: &str) -> Result<PathBuf> {
             let error = Error::usage(format!("no container `{name}` runs here"));
             let running: Vec<_> =
                 names.into_iter().filter(|known| known.is_among(&ids)).map(|known| known.name).collect();
-            Err(match nearest(name, running.iter().map(String::as_str)) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.hint("give the name or the ID that `docker ps` or `podman ps` shows"),
-            })
+            let otherwise = "give the name or the ID that `docker ps` or `podman ps` shows";
+            Err(error.hint(nearest_hint(name, running.iter().map(String::as_str), otherwise)))
         }
         several => Err(Error::usage(format!("several containers are called `{name}`: {}", listed(several)))
             .hint("give more digits of the ID, or name the cgroup that is meant")),
