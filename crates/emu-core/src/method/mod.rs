@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::as_ns;
+use crate::as_ns::AsNs;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::method_id::MethodId;
@@ -107,12 +107,10 @@ pub struct Expected {
     /// records on virtual machines; what it is on this host has to be measured.
     pub error: f64,
     /// Length of one on/off cycle that will be used; zero for methods without one.
-    #[serde(rename = "period_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "period_ns", with = "AsNs")]
     pub period: Duration,
     /// The longest time that a task will be stopped: the granularity that a program can notice.
-    #[serde(rename = "longest_stall_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "longest_stall_ns", with = "AsNs")]
     pub longest_stall: Duration,
     /// What the user should know about this demand on this host; not part of its JSON.
     #[serde(skip)]
