@@ -228,8 +228,9 @@ impl Node {
         Ok(())
     }
 
-    /// Has processes leave, with the children that they have on the node: they run freely, where they came from. Where the
-    /// method sends signals, all of the node runs freely meanwhile, for some periods.
+    /// Has processes leave, with the children that they have on the node: they run freely, where they came from. A daemon of
+    /// theirs stays: once its parent has ended, nobody knows whose it was. Where the method sends signals, all of the node runs
+    /// freely meanwhile, for some periods.
     ///
     /// # Errors
     /// One is not on the node, or cannot be put back; there are new children all the time.
