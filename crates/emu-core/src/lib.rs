@@ -66,6 +66,7 @@ pub mod fuzzing;
 pub mod input_file;
 pub mod named;
 
+pub use as_ns::AsNs;
 pub use cgroup::{Memory, QuotaLimit, throttled_time};
 pub use command::{Ended, SlowChild, SlowCommand, Stdio};
 pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};

@@ -22,3 +22,12 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let best = known.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     (likeness(best) > ALIKE).then_some(best)
 }
+
+/// The hint for a name that is not known: the nearest one, or else `otherwise`.
+pub(crate) fn nearest_hint<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    otherwise: impl Into<String>,
+) -> String {
+    nearest(name, known).map_or_else(|| otherwise.into(), |near| format!("did you mean `{near}`?"))
+}

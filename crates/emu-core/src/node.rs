@@ -85,7 +85,7 @@ impl Node {
         // It waits at its gate for ever.
         let holder = SlowCommand::new("node").gate()?;
         let tasks = Tasks::Processes(vec![holder.pid()]);
-        let session = Session::begin_with_memory(prepared, name, tasks, options.memory)?;
+        let session = Session::of(prepared, name.into(), tasks, true, options.memory)?;
         let has_memory = options.memory.is_some();
         let mut node = Self { exclusion: None, session, holder, host, group_count: 0, has_memory };
         node.group_count = node.groups().len();
@@ -228,8 +228,9 @@ impl Node {
         Ok(())
     }
 
-    /// Has processes leave, with the children that they have on the node: they run freely, where they came from. Where the
-    /// method sends signals, all of the node runs freely meanwhile, for some periods.
+    /// Has processes leave, with the children that they have on the node: they run freely, where they came from. A daemon of
+    /// theirs stays: once its parent has ended, nobody knows whose it was. Where the method sends signals, all of the node runs
+    /// freely meanwhile, for some periods.
     ///
     /// # Errors
     /// One is not on the node, or cannot be put back; there are new children all the time.

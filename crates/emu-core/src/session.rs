@@ -75,17 +75,8 @@ impl Session {
         Self::of(prepared, name.into(), tasks, true, None)
     }
 
-    /// As [`begin`](Self::begin), with [memory](Zone::memory) in bytes.
-    pub(crate) fn begin_with_memory(
-        prepared: &Prepared,
-        name: impl Into<String>,
-        tasks: Tasks,
-        memory: Option<u64>,
-    ) -> Result<Self> {
-        Self::of(prepared, name.into(), tasks, true, memory)
-    }
-
-    fn of(
+    /// [Memory](Zone::memory) is in bytes; [new](Zone::is_new) tasks wait to begin.
+    pub(crate) fn of(
         prepared: &Prepared,
         name: String,
         tasks: Tasks,
@@ -227,8 +218,8 @@ impl Session {
             return Ok(());
         }
         let free = self.demand.targets.keys().map(|&cpu| (cpu, Target { share: 1.0, clock: None })).collect();
+        self.emulation.pause(&free)?;
         self.delivery.pause();
-        self.emulation.retarget(&free)?;
         self.is_paused = true;
         self.journal.0.set_paused(true);
         // These targets, as any, are in force after two periods.

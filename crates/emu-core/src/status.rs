@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::as_ns;
+use crate::as_ns::AsNs;
 use crate::cpu_list::CpuId;
 use crate::method_id::MethodId;
 use crate::notes::Notes;
@@ -32,24 +32,20 @@ pub struct Status {
     /// The method at work.
     pub method: MethodId,
     /// Length of one on/off cycle, with many tasks of the present one; zero for methods without one.
-    #[serde(rename = "period_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "period_ns", with = "AsNs")]
     pub period: Duration,
     /// Cycles since the start.
     pub periods: u64,
     /// Cycles that were skipped because the controller came too late.
     pub missed: u64,
     /// The longest time for which tasks were stopped at a stretch.
-    #[serde(rename = "longest_stall_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "longest_stall_ns", with = "AsNs")]
     pub longest_stall: Duration,
     /// CPU time used by emu itself, beyond what it burns on purpose.
-    #[serde(rename = "own_cpu_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "own_cpu_ns", with = "AsNs")]
     pub own_cpu: Duration,
     /// CPU time burned on purpose, summed over CPUs.
-    #[serde(rename = "burned_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "burned_ns", with = "AsNs")]
     pub burned: Duration,
     /// The background load as a share of the zone's CPUs, where it is excluded: other shares are of the rest.
     #[serde(rename = "others_share")]
@@ -136,8 +132,7 @@ pub struct Delivered {
     /// Relative error: `share / asked − 1`.
     pub error: f64,
     /// For how long tasks wanted all that they could get; only then can it be told.
-    #[serde(rename = "observed_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "observed_ns", with = "AsNs")]
     pub observed: Duration,
 }
 

@@ -22,7 +22,7 @@ pub use stored::{End, Failure, Rows, Seen, Taken};
 
 use std::time::Duration;
 
-use emu_core::{Demand, Error, Hertz, MethodId, Result, as_ns};
+use emu_core::{AsNs, Demand, Error, Hertz, MethodId, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,20 +37,16 @@ pub struct Experiment {
     /// Pairs of each cell; controls may have fewer.
     pub repetitions: usize,
     /// Length of a window, at least; each cell has its own.
-    #[serde(rename = "window_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "window_ns", with = "AsNs")]
     pub window: Duration,
     /// How long work is under way before its window opens, at least.
-    #[serde(rename = "lead_ns", with = "as_ns", default)]
-    #[schemars(with = "u64")]
+    #[serde(rename = "lead_ns", with = "AsNs", default)]
     pub lead: Duration,
     /// Length of the window of a granularity spectrum.
-    #[serde(rename = "spectrum_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "spectrum_ns", with = "AsNs")]
     pub spectrum: Duration,
     /// After this time nothing is repeated, and the run ends with the block under way; zero is no limit.
-    #[serde(rename = "budget_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "budget_ns", with = "AsNs")]
     pub budget: Duration,
     /// How far from the ideal still passes, as a share.
     pub tolerance: f64,
@@ -76,20 +72,17 @@ pub struct Cell {
     /// What the worker does.
     pub trial: Trial,
     /// Length of the method's on/off cycle, the longest where it varies; zero without one.
-    #[serde(rename = "period_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "period_ns", with = "AsNs")]
     pub period: Duration,
     /// Length of its windows.
-    #[serde(rename = "window_ns", with = "as_ns", default)]
-    #[schemars(with = "u64")]
+    #[serde(rename = "window_ns", with = "AsNs", default)]
     pub window: Duration,
     /// How many pairs are taken.
     pub repetitions: usize,
     /// Whether its progress is looked at closely.
     pub spectrum: bool,
     /// About how long a pair takes.
-    #[serde(rename = "pair_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "pair_ns", with = "AsNs")]
     pub pair_time: Duration,
 }
 

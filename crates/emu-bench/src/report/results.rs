@@ -5,7 +5,7 @@ use std::fmt;
 use std::mem::discriminant;
 use std::time::Duration;
 
-use emu_core::{Hertz, MethodId, as_ns};
+use emu_core::{AsNs, Hertz, MethodId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -38,8 +38,7 @@ pub struct Results {
     /// How far from the ideal passes, as a share.
     pub tolerance: f64,
     /// Length of a window, at least.
-    #[serde(rename = "window_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "window_ns", with = "AsNs")]
     pub window: Duration,
     /// The preset by which it was asked for.
     pub preset: Option<String>,
@@ -123,8 +122,7 @@ pub struct CellResult {
     /// The same as a clock.
     pub emulated: Hertz,
     /// Length of an on/off cycle, in nanoseconds.
-    #[serde(rename = "period_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "period_ns", with = "AsNs")]
     pub period: Duration,
     /// Whether other tasks kept the time that they use.
     pub exclude_background: bool,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emu_core::{CpuId, Demand, Hertz, Result, as_ns};
+use emu_core::{AsNs, CpuId, Demand, Hertz, Result};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -52,8 +52,7 @@ pub struct Delivered {
     /// Share of the core clock that its thread was given without the emulation; the rest went to other tasks.
     pub free: f64,
     /// The longest time without progress under the emulation, on any of the CPUs.
-    #[serde(rename = "longest_stall_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "longest_stall_ns", with = "AsNs")]
     pub longest_stall: Duration,
 }
 

@@ -24,7 +24,7 @@ pub use worker::Worker;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use emu_core::{CpuList, Error, Result, as_ns};
+use emu_core::{AsNs, CpuList, Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -136,18 +136,15 @@ pub struct Job {
     /// Whether each thread or process is bound to a CPU of its own, in turn: from the start on.
     pub pinned: bool,
     /// CPU time of a burst between two sleeps, un-emulated.
-    #[serde(rename = "burst_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "burst_ns", with = "AsNs")]
     pub burst: Duration,
     /// Mean length of a sleep.
-    #[serde(rename = "sleep_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "sleep_ns", with = "AsNs")]
     pub sleep: Duration,
     /// Sleeps and bursts in a window.
     pub cycles: u64,
     /// Time between two messages; zero for as many as it can send.
-    #[serde(rename = "interval_ns", with = "as_ns", default)]
-    #[schemars(with = "u64")]
+    #[serde(rename = "interval_ns", with = "AsNs", default)]
     pub interval: Duration,
     /// Where messages go, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

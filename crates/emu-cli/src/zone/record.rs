@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use emu_core::{CpuId, Delivered, Expected, MethodId, Status, Stretch, Tasks, as_ns};
+use emu_core::{AsNs, CpuId, Delivered, Expected, MethodId, Status, Stretch, Tasks};
 use serde::{Deserialize, Serialize};
 
 use crate::control::Source;
@@ -88,8 +88,7 @@ struct AskedCpu {
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Ended {
     /// How long the emulation was in force.
-    #[serde(rename = "wall_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "wall_ns", with = "AsNs")]
     wall: Duration,
     #[serde(flatten)]
     status: Status,
@@ -103,8 +102,7 @@ struct TraceRecord {
     /// How often the speed was set.
     changes: u64,
     /// By how much the latest change came late.
-    #[serde(rename = "latest_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "latest_ns", with = "AsNs")]
     latest: Duration,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use emu_bench::numbers::percent;
 use emu_bench::verify::{Delivered, Pair, SessionEmulated, delivered};
-use emu_core::{Error, ErrorKind, as_ns};
+use emu_core::{AsNs, Error, ErrorKind};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
@@ -15,8 +15,7 @@ use crate::zone::plan::Plan;
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Verification {
     /// Length of a window inside the zone.
-    #[serde(rename = "window_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "window_ns", with = "AsNs")]
     window: Duration,
     /// Each CPU of the zone.
     pub(crate) cpus: Vec<Delivered>,

@@ -35,15 +35,12 @@ pub(crate) struct CpusetReturn {
 }
 
 impl CpusetReturn {
-    pub(crate) fn ours(folder: &Folder, cpus: CpuList, notes: &Notes) -> Self {
+    /// CPUs that another owner of the group removes stay removed.
+    pub(crate) fn new(folder: &Folder, cpus: CpuList, is_theirs: bool, notes: &Notes) -> Self {
         let file = folder.path.join(confine::in_force(folder.version));
         let (has, missing, notes) = (cpus.clone(), CpuList::default(), notes.clone());
-        Self { file, version: folder.version, has, cpus, lost: None, missing, notes }
-    }
-
-    /// CPUs that the group's owner removes stay removed.
-    pub(crate) fn theirs(folder: &Folder, cpus: CpuList, notes: &Notes) -> Self {
-        Self { lost: Some(CpuList::default()), ..Self::ours(folder, cpus, notes) }
+        let lost = is_theirs.then(CpuList::default);
+        Self { file, version: folder.version, has, cpus, lost, missing, notes }
     }
 
     /// The CPUs at the last look, restored ones included.
@@ -154,18 +151,17 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    type New = fn(&Folder, CpuList, &Notes) -> CpusetReturn;
-
     fn folder(path: &Path, version: u8) -> Folder {
         Folder { version, path: path.to_owned() }
     }
 
     /// The final contents of the cpuset of a zone of CPUs 0 to 3; each step sets the online CPUs
     /// and the cpuset.
-    fn renewed(new: New, steps: &[(&str, &str)]) -> String {
+    fn renewed(is_theirs: bool, steps: &[(&str, &str)]) -> String {
         let root = tree(&[("cpuset.cpus", "")]);
         let file = root.path().join("cpuset.cpus");
-        let mut returning = new(&folder(root.path(), 1), (0..4).collect(), &Notes::default());
+        let (folder, notes) = (folder(root.path(), 1), Notes::default());
+        let mut returning = CpusetReturn::new(&folder, (0..4).collect(), is_theirs, &notes);
         for (online, has) in steps {
             fs::write(&file, has).unwrap();
             let put_back = returning.renew(&online.parse().unwrap()).unwrap();
@@ -177,31 +173,31 @@ mod tests {
 
     #[test]
     fn a_cpu_that_comes_back_is_given_back() {
-        for new in [CpusetReturn::ours as New, CpusetReturn::theirs] {
+        for is_theirs in [false, true] {
             let steps = [("0-7", "0-3"), ("0-1,4-7", "0-1")];
-            assert_eq!(renewed(new, &steps), "0-1");
-            assert_eq!(renewed(new, &[&steps[..], &[("0-2,4-7", "0-1")]].concat()), "0-2");
-            assert_eq!(renewed(new, &[&steps[..], &[("0-7", "0-1")]].concat()), "0-3");
+            assert_eq!(renewed(is_theirs, &steps), "0-1");
+            assert_eq!(renewed(is_theirs, &[&steps[..], &[("0-2,4-7", "0-1")]].concat()), "0-2");
+            assert_eq!(renewed(is_theirs, &[&steps[..], &[("0-7", "0-1")]].concat()), "0-3");
         }
     }
 
     #[test]
     fn what_the_owner_of_a_group_takes_out_stays_out() {
-        assert_eq!(renewed(CpusetReturn::theirs, &[("0-7", "0-3"), ("0-7", "0-1")]), "0-1");
+        assert_eq!(renewed(true, &[("0-7", "0-3"), ("0-7", "0-1")]), "0-1");
         // Restored once, and removed afterwards.
         let steps = [("0-2", "0-2"), ("0-3", "0-2"), ("0-3", "0-3"), ("0-3", "0-2")];
-        assert_eq!(renewed(CpusetReturn::theirs, &steps), "0-2");
+        assert_eq!(renewed(true, &steps), "0-2");
         // Removed before it went offline.
-        assert_eq!(renewed(CpusetReturn::theirs, &[("0-3", "0-2"), ("0-2", "0-2"), ("0-3", "0-2")]), "0-2");
+        assert_eq!(renewed(true, &[("0-3", "0-2"), ("0-2", "0-2"), ("0-3", "0-2")]), "0-2");
         // In emu's own group, a CPU went offline and came back between two looks.
-        assert_eq!(renewed(CpusetReturn::ours, &[("0-7", "0-3"), ("0-7", "0-1")]), "0-3");
+        assert_eq!(renewed(false, &[("0-7", "0-3"), ("0-7", "0-1")]), "0-3");
     }
 
     #[test]
     fn a_removed_group_or_one_with_other_cpus_gets_none_back() {
         let root = tree(&[("cpuset.cpus", "4-5")]);
         let notes = Notes::default();
-        let mut returning = CpusetReturn::theirs(&folder(root.path(), 1), (0..4).collect(), &notes);
+        let mut returning = CpusetReturn::new(&folder(root.path(), 1), (0..4).collect(), true, &notes);
         assert_eq!((returning.renew(&(0..3).collect()), returning.has()), (None, &CpuList::default()));
         assert!(notes.problems()[0].contains("`4-5`: tasks may use CPUs 4-5"), "{:?}", notes.problems());
         fs::remove_file(root.path().join("cpuset.cpus")).unwrap();
@@ -212,7 +208,7 @@ mod tests {
     fn too_many_or_too_few_cpus_in_version_2_are_reported() {
         let root = tree(&[("cpuset.cpus", "0-3\n"), ("cpuset.cpus.effective", "0-3\n")]);
         let (notes, online) = (Notes::default(), (0..4).collect());
-        let mut returning = CpusetReturn::ours(&folder(root.path(), 2), (0..4).collect(), &notes);
+        let mut returning = CpusetReturn::new(&folder(root.path(), 2), (0..4).collect(), false, &notes);
         let mut look = |effective: &str, online: &CpuList| {
             fs::write(root.path().join("cpuset.cpus.effective"), effective).unwrap();
             (returning.renew(online), notes.problems().len())
@@ -239,7 +235,7 @@ mod tests {
         let root = tree(&[("cpuset.cpus", "0-3"), ("cgroup.procs", ""), ("online", "0-7")]);
         let write = |has: &str| fs::write(root.path().join("cpuset.cpus"), has).unwrap();
         let notes = Notes::default();
-        let returning = CpusetReturn::theirs(&folder(root.path(), 1), (0..4).collect(), &notes);
+        let returning = CpusetReturn::new(&folder(root.path(), 1), (0..4).collect(), true, &notes);
         let host = crate::host::testing::host();
         let tasks = CpusetRepair::new(&host.roots.proc, &host.cgroups.hierarchies[0], root.path());
         let _thread = returning.start(root.path().join("online"), tasks).unwrap();

@@ -15,6 +15,7 @@ use crate::sys::time::{self, Nanos};
 use crate::undo::{Journal, Undo};
 
 /// The files and words of one version (Documentation/admin-guide/cgroup-v2.rst; cgroup-v1/freezer-subsystem.rst).
+#[derive(Debug)]
 struct Words {
     control: &'static str,
     freeze: &'static str,
@@ -52,6 +53,7 @@ pub(crate) struct Frozen {
 }
 
 /// Dropping it thaws the group.
+#[derive(Debug)]
 pub(crate) struct Freezer {
     words: &'static Words,
     path: PathBuf,
@@ -63,12 +65,6 @@ pub(crate) struct Freezer {
     is_frozen: bool,
     /// Another program had frozen the group at the last look.
     is_theirs: bool,
-}
-
-impl std::fmt::Debug for Freezer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Freezer").field("path", &self.path).finish_non_exhaustive()
-    }
 }
 
 impl Freezer {

@@ -46,9 +46,7 @@ impl FreezerStop {
         let freezer = Freezer::open(folder(&group)?, journal)?;
         Ok(Self { group, freezer })
     }
-}
 
-impl FreezerStop {
     fn tell(&self) {
         if self.freezer.is_theirs() {
             self.group.notes().add_problem(format!(

@@ -112,11 +112,13 @@ impl MemoryLimit {
         if is_lowered {
             control_file::write(&high, &bytes.to_string())?;
         }
-        let set = if is_lowered && self.used()? > bytes {
-            Err(self.uses_more(bytes))
-        } else {
+        let used = if is_lowered { self.used() } else { Ok(0) };
+        let set = used.and_then(|used| {
+            if used > bytes {
+                return Err(self.uses_more(bytes));
+            }
             control_file::write(&self.file(self.limit_name()), &bytes.to_string())
-        };
+        });
         if is_lowered {
             control_file::write(&high, "max")?;
         }

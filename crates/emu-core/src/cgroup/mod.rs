@@ -97,17 +97,6 @@ impl TaskGroup {
         Ok(group)
     }
 
-    /// As [`create`](Self::create), for groups that will be divided among the zone's CPUs: with [`Controller::Cpuset`] they get
-    /// a cpuset, where possible, even if the zone has all CPUs. The caller watches [`returning`](Self::returning) CPUs.
-    pub(crate) fn create_divisible(
-        host: &Host,
-        zone: &Zone,
-        controllers: &[Controller],
-        journal: &Journal,
-    ) -> Result<Self> {
-        Self::with(host, zone, controllers, journal)
-    }
-
     /// The probe binds itself to a CPU and needs no cpuset.
     pub(crate) fn of_probe(
         host: &Host,
@@ -119,7 +108,9 @@ impl TaskGroup {
         Self::make(host, zone, &[probe], &[controller], journal)
     }
 
-    fn with(host: &Host, zone: &Zone, wanted: &[Controller], journal: &Journal) -> Result<Self> {
+    /// As [`create`](Self::create), for groups that will be divided among the zone's CPUs: with [`Controller::Cpuset`] they get
+    /// a cpuset, where possible, even if the zone has all CPUs. The caller watches [`returning`](Self::returning) CPUs.
+    pub(crate) fn with(host: &Host, zone: &Zone, wanted: &[Controller], journal: &Journal) -> Result<Self> {
         match &zone.tasks {
             Tasks::Processes(pids) => {
                 let memory = zone.memory.map(|_| Controller::Memory);
@@ -186,11 +177,8 @@ impl TaskGroup {
         if !confine::is_cpuset(&folder.path) {
             return None;
         }
-        let new = match &zone.tasks {
-            Tasks::Processes(_) => CpusetReturn::ours,
-            Tasks::Cgroup(_) => CpusetReturn::theirs,
-        };
-        Some(new(folder, zone.demand.cpus(), &self.notes))
+        let is_theirs = matches!(zone.tasks, Tasks::Cgroup(_));
+        Some(CpusetReturn::new(folder, zone.demand.cpus(), is_theirs, &self.notes))
     }
 
     /// The processes, those in nested groups included. A group that has been removed is empty.

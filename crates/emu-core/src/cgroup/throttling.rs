@@ -1,7 +1,6 @@
 //! How often and for how long a quota has throttled a cgroup, from its `cpu.stat`.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,15 +63,8 @@ impl ThrottlingFile {
     /// Without allocating: the file has a few hundred bytes.
     pub(super) fn read(&self) -> Result<Throttling> {
         let mut buffer = [0; 4096];
-        let mut length = 0;
-        while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
-            match self.file.read_at(rest, length as u64) {
-                Ok(0) => break,
-                Ok(count) => length += count,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::file("read", &self.path, e)),
-            }
-        }
+        let read = self.file.read_at(&mut buffer, 0);
+        let length = read.map_err(|e| Error::file("read", &self.path, e))?;
         let text = std::str::from_utf8(buffer.get(..length).unwrap_or_default()).unwrap_or_default();
         Throttling::parse(text).ok_or_else(|| control_file::unexpected(text, &self.path))
     }

@@ -45,16 +45,7 @@ pub struct ClockReading {
 /// # Errors
 /// The CPU cannot be used by this process, or it was so busy that fewer than 20 pairs were undisturbed.
 pub fn measure(cpu: CpuId, budget: Duration) -> Result<ClockReading> {
-    let meter = thread::Builder::new().name("emu-meter".into());
-    let thread = meter
-        .spawn(move || {
-            affinity::bind(cpu).map_err(|e| Error::io(format!("cannot run the meter on CPU {cpu}"), e))?;
-            // Without the privilege the meter still works; more pairs are rejected.
-            let _ = sched::set_fifo(1);
-            reading(cpu, &take(budget))
-        })
-        .map_err(|e| Error::io("cannot start the meter", e))?;
-    thread.join().unwrap_or_else(|_| Err(panicked()))
+    measure_all(&[cpu].into_iter().collect(), budget)?.pop().ok_or_else(panicked)
 }
 
 /// Measures every CPU of the list, all at once, as work on all of them keeps all of them busy.
@@ -64,7 +55,14 @@ pub fn measure(cpu: CpuId, budget: Duration) -> Result<ClockReading> {
 pub fn measure_all(cpus: &CpuList, budget: Duration) -> Result<Vec<ClockReading>> {
     thread::scope(|scope| {
         let start = |cpu| {
-            let meter = thread::Builder::new().spawn_scoped(scope, move || measure(cpu, budget));
+            let meter = thread::Builder::new().name("emu-meter".into());
+            let meter = meter.spawn_scoped(scope, move || {
+                affinity::bind(cpu)
+                    .map_err(|e| Error::io(format!("cannot run the meter on CPU {cpu}"), e))?;
+                // Without the privilege the meter still works; more pairs are rejected.
+                let _ = sched::set_fifo(1);
+                reading(cpu, &take(budget))
+            });
             meter.map_err(|e| Error::io("cannot start the meter", e))
         };
         let meters = cpus.iter().map(start).collect::<Result<Vec<_>>>()?;

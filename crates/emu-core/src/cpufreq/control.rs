@@ -73,21 +73,22 @@ pub(crate) struct Setter {
     how: How,
 }
 
+/// Selects a governor for a policy and leaves it at that. The journal gives back the one found, with its tunables.
+///
+/// # Errors
+/// A file cannot be read, or the kernel refuses the governor.
+pub fn select_governor(policy: &Policy, governor: &str, journal: &Journal) -> Result<()> {
+    let knobs = Arc::new(Sysfs(policy.path.clone()));
+    let found = [(GOVERNOR, knobs.read(GOVERNOR)?)].into();
+    let (how, journal) = (How::Setspeed, journal.clone());
+    Control { knobs, how, journal, found, known: BTreeMap::new() }.select_governor(policy, governor)
+}
+
 impl Control {
     /// Selects the `userspace` governor where there is one. A file cannot be read or written (`EBUSY`) while all CPUs of the
     /// policy are offline.
     pub(crate) fn take(policy: &Policy, journal: &Journal) -> Result<Self> {
         Self::take_from(Arc::new(Sysfs(policy.path.clone())), policy, journal)
-    }
-
-    /// Selects a governor and leaves it at that. The journal gives back the one found, with its tunables.
-    pub(crate) fn select(policy: &Policy, governor: &str, journal: &Journal) -> Result<String> {
-        let knobs = Arc::new(Sysfs(policy.path.clone()));
-        let found = [(GOVERNOR, knobs.read(GOVERNOR)?)].into();
-        let (how, journal) = (How::Setspeed, journal.clone());
-        let mut control = Self { knobs, how, journal, found, known: BTreeMap::new() };
-        control.select_governor(policy, governor)?;
-        control.knobs.read(GOVERNOR)
     }
 
     pub(crate) fn take_from(knobs: Arc<dyn Knobs>, policy: &Policy, journal: &Journal) -> Result<Self> {

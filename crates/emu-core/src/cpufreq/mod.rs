@@ -8,6 +8,7 @@ mod levels;
 pub(crate) mod simulated;
 mod tunables;
 
+pub use control::select_governor;
 pub(crate) use control::{Control, Setter};
 pub(crate) use hold::{HeldClock, HoldPlan};
 pub(crate) use levels::{Levels, Mix};
@@ -24,14 +25,6 @@ use crate::unavailable::{Reason, Unavailable};
 use crate::undo::tuning_below;
 use crate::undo::{Journal, Undo};
 use crate::zone::Demand;
-
-/// Selects a governor for a policy and leaves it at that. The journal gives back the one found, with its tunables.
-///
-/// # Errors
-/// A file cannot be read, or the kernel refuses the governor.
-pub fn select_governor(policy: &Policy, governor: &str, journal: &Journal) -> Result<()> {
-    Control::select(policy, governor, journal).map(drop)
-}
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wish {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::account::Account;
-use crate::as_ns;
+use crate::as_ns::AsNs;
 use crate::cpu_list::CpuId;
 use crate::speed::{Target, Targets};
 use crate::status::{Asked, Delivered, Status};
@@ -20,12 +20,10 @@ const KEPT: usize = 100_000;
 #[non_exhaustive]
 pub struct Stretch {
     /// Its begin, from when the session began.
-    #[serde(rename = "from_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "from_ns", with = "AsNs")]
     pub from: Duration,
     /// Its end, when the next targets were set. They are in force within two periods.
-    #[serde(rename = "until_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "until_ns", with = "AsNs")]
     pub until: Duration,
     /// What the tasks were given by the kernel's account, without the first two periods; `None` where that cannot be told,
     /// because they did not want all that they could get, or because the method moves the clock.

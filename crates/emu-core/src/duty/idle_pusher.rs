@@ -22,7 +22,6 @@ use crate::ablation::{Correction, is_off};
 use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::notes::Notes;
-use crate::sys::relax::Relax;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};
 
@@ -182,7 +181,6 @@ impl Shared {
         }
         // Without effect while the thread is `SCHED_IDLE`.
         let may_queue = rustix::process::setpriority_process(None, MOST_WEIGHT).is_ok();
-        let relax = Relax::best();
         let mut counted = 0;
         loop {
             let turn = self.turn.load(Ordering::Acquire);
@@ -200,7 +198,7 @@ impl Shared {
                 if may_queue && !is_queued && time::now() >= queue_from {
                     is_queued = sched::set_normal().is_ok();
                 }
-                relax.moment();
+                time::pass_moment();
             }
             if is_queued && let Err(why) = sched::set_idle() {
                 notes.add(format!("CPU {cpu} cannot be kept awake at the lowest priority any more: {why}"));

@@ -18,9 +18,6 @@ use crate::sys::affinity;
 use crate::sys::time;
 use crate::undo::{Journal, TaskSet, Undo};
 
-/// The CPUs that a record can name are below this.
-const CPUS_RECORDED: usize = 1024;
-
 /// A task is known by its number and its start.
 type Task = (Pid, u64);
 
@@ -122,8 +119,7 @@ impl Taker {
         }
         // The kernel tells of the CPUs that are offline only here.
         let status = fs::read_to_string(self.file(tid, "status")).unwrap_or_default();
-        let whole = mask(&status).filter(|cpus| cpus.iter().all(|cpu| cpu < CPUS_RECORDED));
-        let old = whole.unwrap_or(now);
+        let old = mask(&status).unwrap_or(now);
         let change = [old.clone(), old.difference(&self.cpus)];
         self.record_inherited(&change)?;
         if self.taken.get(&task) != Some(&change) {

@@ -5,17 +5,18 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use super::*;
-use crate::cgroup::TaskGroup;
 use crate::cgroup::testing::{for_each_version, processes, zone};
+use crate::cgroup::{TaskGroup, confine};
 use crate::error::ErrorKind;
 use crate::host::Controller;
 use crate::node::Node;
 use crate::prepared::choose;
+use crate::process::Stat;
 use crate::session::Session;
 use crate::speed::Target;
 use crate::sys::{Pid, affinity};
 use crate::testing::{skip, wait_until};
-use crate::undo::{Journal, give_back};
+use crate::undo::{Journal, TaskSet, give_back};
 use crate::zone::Demand;
 
 /// A process that ends with the test, and its children with it.
@@ -210,6 +211,40 @@ fn what_another_zone_keeps_to_just_these_cpus_stays_there() {
         theirs.undo_all().unwrap();
         assert_eq!(cpus(pid), all);
     });
+}
+
+#[test]
+fn what_another_zone_binds_to_just_these_cpus_stays_bound() {
+    let _alone = ALONE.lock();
+    for is_older in [false, true] {
+        let Some(Bed { _dir, host, journal, mut taker, all, others, .. }) = bed() else { return };
+        let proc = &host.roots.proc;
+        let mut shell = Program::start(&["sh", "-c", "read a; sleep 60 & wait"]);
+        let pid = shell.pid();
+        let theirs = Journal::open(&host.roots, &others, "test", "other").unwrap();
+        let bind = || {
+            let starttime = Stat::read(proc, pid).unwrap().starttime;
+            let tasks = TaskSet::DescendantsOf { pid, starttime };
+            confine::bind(proc, &others, &theirs, &[tasks], || Ok(vec![pid])).unwrap();
+        };
+        if is_older {
+            bind();
+        }
+        taker.take_all(&mut || Ok(vec![pid])).unwrap();
+        taker.record_inherited(&[all.clone(), others.clone()]).unwrap();
+        if !is_older {
+            give_back(&host.roots, &[pid]).unwrap();
+            bind();
+        }
+        drop(shell.0.stdin.take());
+        wait_until(|| shell.child().is_some());
+        let both = [pid, shell.child().unwrap()];
+        journal.undo_all().unwrap();
+        assert_eq!(both.map(cpus), [others.clone(), others], "{is_older}");
+        theirs.undo_all().unwrap();
+        assert_eq!(both.map(cpus), [all.clone(), all], "{is_older}");
+        assert_eq!([journal.notes(), theirs.notes()].concat(), Vec::<String>::new());
+    }
 }
 
 #[test]

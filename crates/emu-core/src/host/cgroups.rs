@@ -89,11 +89,6 @@ impl Cgroups {
     pub fn with(&self, controller: Controller) -> Option<&Hierarchy> {
         self.hierarchies.iter().find(|hierarchy| hierarchy.controllers.contains(&controller))
     }
-
-    /// The unified hierarchy.
-    pub fn unified(&self) -> Option<&Hierarchy> {
-        self.hierarchies.iter().find(|hierarchy| hierarchy.version == 2)
-    }
 }
 
 /// `kernel` is the version's first two numbers.
@@ -238,7 +233,7 @@ fn unescape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{tree, write};
+    use super::super::testing::{tree, unified, write};
     use super::*;
 
     /// Reads a tree with these `/proc/self/cgroup`, mountinfo and other files, as on Linux 6.1.
@@ -280,7 +275,7 @@ mod tests {
         assert_eq!(cpu.own, mount_of(&dir, "cpu,cpuacct/user.slice"));
         assert_eq!((cpu.version, cpu.writable), (1, true));
         assert_eq!(cgroups.with(Controller::Cpuacct), Some(cpu));
-        assert!(cgroups.unified().is_none());
+        assert!(unified(&cgroups).is_none());
     }
 
     #[test]
@@ -299,7 +294,7 @@ mod tests {
         }
         let cgroups = read(&Roots::below(dir.path()), None);
         assert_eq!(cgroups.layout, CgroupLayout::V2);
-        let unified = cgroups.unified().unwrap();
+        let unified = unified(&cgroups).unwrap();
         assert_eq!(unified.controllers, Controller::ALL);
         assert_eq!(unified.own, dir.path().join(own));
         assert_eq!(unified.lineage().count(), 4, "the session, two slices and the root");
@@ -317,7 +312,7 @@ mod tests {
         assert_eq!(cgroups.layout, CgroupLayout::Hybrid);
         assert_eq!(cgroups.hierarchies.iter().map(|h| h.version).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(cgroups.with(Controller::Cpu).unwrap().version, 1);
-        let unified = cgroups.unified().unwrap();
+        let unified = unified(&cgroups).unwrap();
         assert_eq!(unified.mount, mount_of(&dir, "unified"));
         // The root group has no cgroup.freeze, but a kernel 6.1 gives one to the groups below.
         assert_eq!(unified.controllers, [Controller::Cpuacct, Controller::Freezer]);
@@ -355,7 +350,7 @@ mod tests {
             "30 23 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n",
             &["sys/fs/cgroup/cgroup.procs", "sys/fs/cgroup/cgroup.freeze"],
         );
-        assert_eq!(cgroups.unified().unwrap().own, mount_of(&dir, ""));
+        assert_eq!(unified(&cgroups).unwrap().own, mount_of(&dir, ""));
     }
 
     #[test]
@@ -397,7 +392,7 @@ mod tests {
             ],
         );
         assert_eq!(cgroups.hierarchies.len(), 1);
-        assert_eq!(cgroups.unified().unwrap().own, mount_of(&dir, "two/a"));
+        assert_eq!(unified(&cgroups).unwrap().own, mount_of(&dir, "two/a"));
     }
 
     #[test]
@@ -407,7 +402,7 @@ mod tests {
             "junk - cgroup2\n\n30 23 0:26 / /sys/fs/cgroup/my\\040groups rw - cgroup2 cgroup2 rw\n31 - cgroup - -\n",
             &["sys/fs/cgroup/my groups/cgroup.procs"],
         );
-        assert_eq!(cgroups.unified().unwrap().mount, mount_of(&dir, "my groups"));
+        assert_eq!(unified(&cgroups).unwrap().mount, mount_of(&dir, "my groups"));
     }
 
     #[test]

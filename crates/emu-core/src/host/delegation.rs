@@ -72,7 +72,7 @@ pub(super) fn lineage<'a>(own: &'a Path, mount: &'a Path) -> impl Iterator<Item 
 #[cfg(test)]
 mod tests {
     use super::super::cgroups::read;
-    use super::super::testing::{tree, with};
+    use super::super::testing::{tree, unified, with};
     use super::*;
     use crate::roots::Roots;
 
@@ -96,7 +96,7 @@ mod tests {
         let granted = |changes: &[(&str, &str)]| {
             let dir = tree(&with(FILES, changes));
             let cgroups = read(&Roots::below(dir.path()), Some((6, 1)));
-            let unified = cgroups.unified().unwrap();
+            let unified = unified(&cgroups).unwrap();
             assert!(unified.writable);
             assert!(unified.controllers.contains(&Controller::Cpu), "it is in reach in any case");
             [Controller::Cpu, Controller::Cpuset].map(|controller| unified.granted.contains(&controller))

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::Host;
+use super::{Cgroups, Hierarchy, Host};
 use crate::roots::Roots;
 
 /// A virtual machine with two CPUs of one thread each, every controller of interest in a version-1 hierarchy of its own beside
@@ -91,4 +91,9 @@ pub(crate) fn host() -> Host {
 
 pub(crate) fn host_of(files: &[(&str, &str)]) -> Host {
     Host::detect(&Roots::below(tree(files).path())).unwrap()
+}
+
+/// The hierarchy of version 2.
+pub(crate) fn unified(cgroups: &Cgroups) -> Option<&Hierarchy> {
+    cgroups.hierarchies.iter().find(|hierarchy| hierarchy.version == 2)
 }

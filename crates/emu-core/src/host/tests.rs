@@ -30,10 +30,7 @@ fn this_host_can_be_read() {
     let soft = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_RTPRIO).unwrap().0;
     assert_eq!(host.real_time.rtprio_limit, soft);
     let main = nix::unistd::getpid();
-    let mask = nix::sched::sched_getaffinity(main).unwrap();
-    let runs_on: CpuList =
-        (0..nix::sched::CpuSet::count()).filter(|&cpu| mask.is_set(cpu).unwrap()).collect();
-    assert_eq!(host.allowed, runs_on);
+    assert_eq!(host.allowed, crate::sys::affinity::get(main.as_raw()).unwrap());
     host.check_cpus(&host.allowed).unwrap();
 }
 

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::as_ns;
+use crate::as_ns::AsNs;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::method_id::MethodId;
-use crate::nearest::nearest;
+use crate::nearest::nearest_hint;
 use crate::speed::Targets;
 use crate::status::Status;
 use crate::unavailable::Unavailable;
@@ -108,12 +108,10 @@ pub struct Expected {
     /// records on virtual machines; what it is on this host has to be measured.
     pub error: f64,
     /// Length of one on/off cycle that will be used; zero for methods without one.
-    #[serde(rename = "period_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "period_ns", with = "AsNs")]
     pub period: Duration,
     /// The longest time that a task will be stopped: the granularity that a program can notice.
-    #[serde(rename = "longest_stall_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "longest_stall_ns", with = "AsNs")]
     pub longest_stall: Duration,
     /// What the user should know about this demand on this host; not part of its JSON.
     #[serde(skip)]
@@ -199,6 +197,15 @@ pub trait Emulation: Send {
     /// The targets are out of reach; then nothing changes.
     fn retarget(&mut self, targets: &Targets) -> Result<()>;
 
+    /// Changes the targets to `free`, 100 % of each CPU, for a time in which the tasks are not slowed, up to the next
+    /// [`retarget`](Self::retarget). The tasks outside of the zone are as without the emulation.
+    ///
+    /// # Errors
+    /// As [`retarget`](Self::retarget).
+    fn pause(&mut self, free: &Targets) -> Result<()> {
+        self.retarget(free)
+    }
+
     /// What is delivered now, as far as the method can know.
     fn status(&self) -> Status;
 
@@ -274,10 +281,7 @@ pub fn method(id: MethodId) -> Option<&'static dyn Method> {
 pub fn find(name: &str) -> Result<&'static dyn Method> {
     let names = || METHODS.iter().map(|method| method.id().as_str());
     METHODS.iter().copied().find(|method| method.id().as_str() == name).ok_or_else(|| {
-        let hint = match nearest(name, names()) {
-            Some(nearest) => format!("a similar name is {nearest}"),
-            None => format!("one of {}", names().collect::<Vec<_>>().join(", ")),
-        };
+        let hint = nearest_hint(name, names(), format!("one of {}", names().collect::<Vec<_>>().join(", ")));
         Error::usage(format!("there is no method `{name}`")).hint(hint)
     })
 }
@@ -358,8 +362,8 @@ mod tests {
     #[test]
     fn an_unknown_name_is_refused_with_the_nearest() {
         let hint = |name: &str| find(name).err().unwrap().hint_text().unwrap();
-        assert_eq!(hint("cpu-frog"), "a similar name is cpu-freq");
-        assert_eq!(hint("fracas:publish"), "a similar name is fracas:published");
+        assert_eq!(hint("cpu-frog"), "did you mean `cpu-freq`?");
+        assert_eq!(hint("fracas:publish"), "did you mean `fracas:published`?");
         assert!(hint("snail").starts_with("one of cpu-freq, cpu-gov,"));
     }
 }

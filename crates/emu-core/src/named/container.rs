@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{groups, listed, name_of};
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::nearest::nearest;
+use crate::nearest::nearest_hint;
 use crate::sys::spawn::heed_children;
 use crate::sys::time::sleep;
 
@@ -50,19 +50,19 @@ pub fn container(host: &Host, name: &str) -> Result<PathBuf> {
     }
     let names = names();
     if found.is_empty() {
-        let known = names.iter().find(|known| known.name == name).map(|known| known.id.clone());
-        found = known.or_else(|| ask(name)).map(|id| of_id(&id)).unwrap_or_default();
+        found = running(&names, name, &ids);
+    }
+    if found.is_empty() {
+        found = ask(name).map(|id| of_id(&id)).unwrap_or_default();
     }
     match found.as_slice() {
         [one] => Ok((*one).clone()),
         [] => {
             let error = Error::usage(format!("no container `{name}` runs here"));
-            let running = names.into_iter().filter(|known| known.is_among(&ids)).map(|known| known.name);
-            let running: Vec<_> = running.collect();
-            Err(match nearest(name, running.iter().map(String::as_str)) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.hint("give the name or the ID that `docker ps` or `podman ps` shows"),
-            })
+            let running: Vec<_> =
+                names.into_iter().filter(|known| known.is_among(&ids)).map(|known| known.name).collect();
+            let otherwise = "give the name or the ID that `docker ps` or `podman ps` shows";
+            Err(error.hint(nearest_hint(name, running.iter().map(String::as_str), otherwise)))
         }
         several => Err(Error::usage(format!("several containers are called `{name}`: {}", listed(several)))
             .hint("give more digits of the ID, or name the cgroup that is meant")),
@@ -95,6 +95,12 @@ fn is_named(group: &Path, name: &str) -> bool {
     let within_lxc =
         || group.parent().is_some_and(|parent| parent.ends_with("lxc") || parent.ends_with("lxc.payload"));
     NAME_PREFIXES.iter().any(|prefix| own.strip_prefix(prefix) == Some(name)) || (own == name && within_lxc())
+}
+
+/// The groups of the containers of this name that run: several engines may have one, or have one that is stopped.
+fn running<'a>(names: &[Named], name: &str, ids: &[(String, &'a PathBuf)]) -> Vec<&'a PathBuf> {
+    let is_it = |id: &String| names.iter().any(|known| known.name == name && known.id == *id);
+    outermost(&ids.iter().filter(|(id, _)| is_it(id)).map(|(_, group)| *group).collect::<Vec<_>>())
 }
 
 /// Without those that lie within others.
@@ -243,6 +249,17 @@ mod tests {
             [podmans(&at("podman")), dockers(&at("docker")), nerdctls(&at("nerdctl")), podmans(&at("none"))];
         let pairs: Vec<_> = all.iter().flatten().map(|one| format!("{}={}", one.name, one.id)).collect();
         assert_eq!(pairs, ["web=ab", "w=ab", "db=ef", "cache=0a"]);
+    }
+
+    #[test]
+    fn a_stopped_container_hides_none_that_runs() {
+        let id = |digit: &str| digit.repeat(ID_LENGTH);
+        let of = |name: &str, digit: &str| Named { name: name.into(), id: id(digit) };
+        let names = [of("web", "a"), of("web", "b"), of("web", "c"), of("db", "d")];
+        let groups = ["c", "b", "d"].map(|digit| PathBuf::from(format!("/x/docker-{}.scope", id(digit))));
+        assert_eq!(running(&names, "web", &ids(&groups[1..])), [&groups[1]]);
+        assert_eq!(running(&names, "web", &ids(&groups)), [&groups[0], &groups[1]]);
+        assert!(running(&names, "web", &ids(&groups[2..])).is_empty());
     }
 
     #[test]

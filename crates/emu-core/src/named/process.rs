@@ -3,7 +3,7 @@
 use procfs::process::{Process, all_processes_with_root};
 
 use crate::error::{Error, Result};
-use crate::nearest::nearest;
+use crate::nearest::nearest_hint;
 use crate::process::KERNEL_THREAD;
 use crate::roots::Roots;
 use crate::sys::Pid;
@@ -25,11 +25,8 @@ pub fn processes(roots: &Roots, name: &str, except: &[Pid]) -> Result<Vec<Pid>> 
         return Ok(found);
     }
     let error = Error::usage(format!("no process of yours is called `{name}`"));
-    let known = others.iter().flat_map(|(_, names)| names);
-    Err(match nearest(name, known.map(String::as_str)) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint("`ps -e` shows those that run"),
-    })
+    let known = others.iter().flat_map(|(_, names)| names).map(String::as_str);
+    Err(error.hint(nearest_hint(name, known, "`ps -e` shows those that run")))
 }
 
 /// The processes of the caller, of root all, with their names.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{groups, listed, name_of};
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::nearest::nearest;
+use crate::nearest::nearest_hint;
 
 /// Kinds of units that have processes.
 const KINDS: [&str; 3] = [".service", ".scope", ".slice"];
@@ -41,10 +41,8 @@ pub fn unit(host: &Host, name: &str) -> Result<PathBuf> {
         ([], []) => {
             let error = Error::usage(format!("no unit `{wanted}` runs here"));
             let units = units(&all);
-            Err(match nearest(&wanted, units.iter().map(String::as_str)) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.hint("`systemctl status` names those that do"),
-            })
+            let units = units.iter().map(String::as_str);
+            Err(error.hint(nearest_hint(&wanted, units, "`systemctl status` names those that do")))
         }
         ([], several) | (several, _) => {
             Err(Error::usage(format!("several units are called `{wanted}`: {}", listed(several)))

@@ -21,7 +21,7 @@ struct Idle {
 impl Emulation for Idle {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         self.seen.lock().unwrap().push(targets[&0].share);
-        if targets[&0].share < 0.1 { Err(Error::unavailable("out of reach")) } else { Ok(()) }
+        if targets[&0].share < 0.1 || self.fails { Err(Error::unavailable("out of reach")) } else { Ok(()) }
     }
 
     fn status(&self) -> Status {
@@ -99,6 +99,18 @@ fn a_paused_session_runs_freely_and_keeps_its_targets() {
     session.retarget(&share(0.2)).unwrap();
     session.resume().unwrap();
     assert_eq!(*seen.lock().unwrap(), [1.0, 0.5, 1.0, 0.05, 0.2]);
+}
+
+#[test]
+fn a_session_that_cannot_be_paused_goes_on_and_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = session(dir.path(), true);
+    assert!(session.pause().is_err() && !session.is_paused());
+    let begin = std::time::Instant::now();
+    crate::testing::wait_until(|| {
+        while begin.elapsed() < Duration::from_millis(100) {}
+        session.status().used.is_some()
+    });
 }
 
 #[test]

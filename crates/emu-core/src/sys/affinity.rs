@@ -4,6 +4,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use crate::cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 use crate::sys::Pid;
 
@@ -12,55 +14,74 @@ const WORDS: usize = (CPU_ID_MAX + 1) / 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mask([u64; WORDS]);
 
+impl Default for Mask {
+    fn default() -> Self {
+        Self([0; WORDS])
+    }
+}
+
 impl Mask {
     pub(crate) const ALL: Self = Self([u64::MAX; WORDS]);
 
     pub(crate) fn of(cpus: impl IntoIterator<Item = CpuId>) -> Self {
-        let mut mask = [0; WORDS];
-        for cpu in cpus {
-            if let Some(word) = mask.get_mut(cpu / 64) {
-                *word |= 1 << (cpu % 64);
-            }
+        let mut mask = Self::default();
+        cpus.into_iter().for_each(|cpu| mask.insert(cpu));
+        mask
+    }
+
+    pub(crate) fn insert(&mut self, cpu: CpuId) {
+        if let Some(word) = self.0.get_mut(cpu / 64) {
+            *word |= 1 << (cpu % 64);
         }
-        Self(mask)
+    }
+
+    pub(crate) fn intersection(mut self, other: &Self) -> Self {
+        self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= other);
+        self
+    }
+
+    pub(crate) fn list(&self) -> CpuList {
+        let is_in = |cpu: &CpuId| self.0.get(cpu / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1);
+        (0..=CPU_ID_MAX).filter(is_in).collect()
     }
 
     /// `sched_getaffinity(tid)`; 0 is the calling thread. CPUs that are not active are left out.
-    pub(crate) fn get(tid: Pid) -> io::Result<Self> {
+    pub(crate) fn get(tid: Pid) -> Result<Self, Errno> {
         let mut mask = [0; WORDS];
         // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`.
         let code =
             unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask), mask.as_mut_ptr()) };
-        if code < 0 { Err(io::Error::last_os_error()) } else { Ok(Self(mask)) }
+        if code < 0 { Err(last_error()) } else { Ok(Self(mask)) }
     }
 
     /// `sched_setaffinity(tid, self)`; 0 is the calling thread.
-    pub(crate) fn set(&self, tid: Pid) -> io::Result<()> {
+    pub(crate) fn set(&self, tid: Pid) -> Result<(), Errno> {
         let Self(mask) = self;
         // SAFETY: the kernel reads `size_of_val(mask)` bytes from `mask`, which lives until the call returns.
         let code =
             unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(mask), mask.as_ptr()) };
-        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if code == 0 { Ok(()) } else { Err(last_error()) }
     }
+}
+
+fn last_error() -> Errno {
+    Errno::from_raw_os_error(nix::errno::Errno::last_raw())
 }
 
 /// `sched_setaffinity(tid, cpus)`; 0 is the calling thread. `EINVAL` when none of the CPUs is online and allowed by
 /// the task's cpuset, `EPERM` for another user's task, `ESRCH` when it is gone.
 pub(crate) fn set(tid: Pid, cpus: &CpuList) -> io::Result<()> {
-    Mask::of(cpus.iter()).set(tid)
+    Ok(Mask::of(cpus.iter()).set(tid)?)
 }
 
 /// Binds the calling thread to this CPU; fails as [`set`].
 pub(crate) fn bind(cpu: CpuId) -> io::Result<()> {
-    Mask::of([cpu]).set(0)
+    Ok(Mask::of([cpu]).set(0)?)
 }
 
 /// `sched_getaffinity(tid)`; 0 is the calling thread.
 pub(crate) fn get(tid: Pid) -> io::Result<CpuList> {
-    let Mask(mask) = Mask::get(tid)?;
-    Ok((0..=CPU_ID_MAX)
-        .filter(|cpu| mask.get(cpu / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1))
-        .collect())
+    Ok(Mask::get(tid)?.list())
 }
 
 pub(crate) fn current_cpu() -> Option<usize> {

@@ -4,7 +4,6 @@ pub(crate) mod affinity;
 pub(crate) mod chain;
 pub(crate) mod fork;
 pub(crate) mod refused;
-pub(crate) mod relax;
 pub(crate) mod sched;
 pub(crate) mod shared;
 pub(crate) mod signal;

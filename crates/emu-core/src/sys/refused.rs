@@ -28,7 +28,8 @@ pub(crate) fn find(may_be_real_time: bool) -> Vec<String> {
     // What concerns a thread is tried by one that ends then.
     let thread = thread::Builder::new().spawn(move || {
         let policy = if may_be_real_time { sched::set_fifo(1) } else { Ok(()) };
-        [("sched_setaffinity", Mask::get(0).and_then(|mask| mask.set(0))), ("sched_setscheduler", policy)]
+        let affinity = Mask::get(0).and_then(|mask| mask.set(0));
+        [("sched_setaffinity", affinity.map_err(io::Error::from)), ("sched_setscheduler", policy)]
     });
     match thread {
         Ok(thread) => tried.extend(thread.join().into_iter().flatten()),

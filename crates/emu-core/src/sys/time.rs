@@ -54,6 +54,12 @@ pub fn tick() -> Duration {
     coarse.map_or(Duration::from_millis(10), |step| span(step.tv_sec() * 1_000_000_000 + step.tv_nsec()))
 }
 
+/// Passes a few hundred cycles of a CPU that must not be given away.
+#[inline]
+pub(crate) fn pass_moment() {
+    (0..8).for_each(|_| std::hint::spin_loop());
+}
+
 /// Sleeps until `deadline`, or until `word` no longer holds `expected` and [`wake`] is called; may end early
 /// (`EINTR`).
 ///

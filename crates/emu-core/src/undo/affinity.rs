@@ -6,15 +6,18 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{OFlags, RawDir};
 use rustix::io::Errno;
-use rustix::thread::{CpuSet, Timespec, nanosleep, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{Timespec, nanosleep};
 
 use super::field::Field;
-use super::places::{Cause, each_number, of_process, open_below};
-use super::record::{Task, TaskSetField};
+use super::peers::Peers;
+use super::places::{Cause, Places, each_number, of_process, open_below};
+use super::record::{Step, Task, TaskSetField};
 use super::task;
 use super::undoer::Undoer;
+use crate::cpu_list::{CPU_ID_MAX, CpuId};
 use crate::process::{self, FORK, Stat};
 use crate::sys::Pid;
+use crate::sys::affinity::Mask;
 
 /// How many times tasks are searched: new ones may be created during each search.
 const LOOKS: u32 = 100;
@@ -23,15 +26,17 @@ const INIT: Pid = 1;
 /// The largest number of ancestors that are followed.
 const GENERATIONS: u32 = 64;
 
-struct Binding {
-    cpus: CpuSet,
+struct Binding<'a> {
+    proc: BorrowedFd<'a>,
+    peers: Option<Peers<'a>>,
+    cpus: Mask,
     /// As the kernel reports it: without offline CPUs.
-    ours: CpuSet,
+    ours: Mask,
     /// Only tasks that started later have inherited it.
     since: u64,
 }
 
-impl Undoer<'_, '_> {
+impl<'a> Undoer<'a, '_> {
     pub(super) fn restore_affinity(&mut self, task: Task, cpus: Field<'_>, ours: Option<Field<'_>>) -> bool {
         let restored = self.restore_one(task, cpus, ours);
         match restored {
@@ -55,14 +60,16 @@ impl Undoer<'_, '_> {
         if !task::is_ours(proc, task.pid)? {
             return Err(Errno::PERM);
         }
-        let pid = rustix::process::Pid::from_raw(task.pid);
         if let Some(ours) = ours.and_then(parse_cpus) {
-            let (now, online) = (sched_getaffinity(pid)?, self.online());
-            if now != ours && now != both(&ours, online.as_ref()) {
-                return Ok(both(&cpus, online.as_ref()) == both(&now, Some(&cpus)));
+            let (now, online) = (Mask::get(task.pid)?, online(self.places));
+            if now != ours && now != both(ours, online.as_ref()) {
+                return Ok(both(cpus.clone(), online.as_ref()) == now.intersection(&cpus));
+            }
+            if self.peers.is_some_and(|peers| is_kept(peers, (task.pid, task), &now)) {
+                return Ok(true);
             }
         }
-        sched_setaffinity(pid, &cpus)?;
+        cpus.set(task.pid)?;
         Ok(true)
     }
 
@@ -70,7 +77,7 @@ impl Undoer<'_, '_> {
     pub(super) fn restore_processes(&mut self, processes: &[Pid], since: u64, [cpus, ours]: [Field<'_>; 2]) {
         let binding = self.binding(since, [cpus, ours]);
         for &pid in processes {
-            match binding.take_from(self.places.proc(), pid) {
+            match binding.take_from(pid) {
                 Ok(_) | Err(Errno::NOENT | Errno::SRCH) => {}
                 Err(cause) => {
                     let cause = Cause(cause);
@@ -80,9 +87,10 @@ impl Undoer<'_, '_> {
         }
     }
 
-    fn binding(&self, since: u64, lists: [Field<'_>; 2]) -> Binding {
+    fn binding(&self, since: u64, lists: [Field<'_>; 2]) -> Binding<'a> {
         let [cpus, ours] = lists.map(|list| parse_cpus(list).unwrap_or_default());
-        Binding { cpus, ours: both(&ours, self.online().as_ref()), since }
+        let ours = both(ours, online(self.places).as_ref());
+        Binding { proc: self.places.proc(), peers: self.peers, cpus, ours, since }
     }
 
     pub(super) fn restore_inherited(
@@ -99,7 +107,7 @@ impl Undoer<'_, '_> {
             let (mut any, mut found, mut refused) = (false, false, None);
             let mut restore = |pid: Pid| {
                 any = true;
-                match binding.take_from(proc, pid) {
+                match binding.take_from(pid) {
                     Ok(had_it) => found |= had_it,
                     Err(Errno::NOENT | Errno::SRCH) => {}
                     Err(cause) => refused = Some((pid, cause)),
@@ -145,30 +153,32 @@ impl Undoer<'_, '_> {
         }
         self.failed(format_args!("cannot let all tasks run on CPUs {cpus_text}: new ones keep coming"))
     }
-
-    fn online(&self) -> Option<CpuSet> {
-        let mut buffer = [0; 4096];
-        parse_cpus(self.places.sys_file("devices/system/cpu/online")?.read(&mut buffer).ok()?.into())
-    }
 }
 
-impl Binding {
+impl Binding<'_> {
     /// Returns whether a thread had the change, and has it no more.
-    fn take_from(&self, proc: BorrowedFd<'_>, process: Pid) -> rustix::io::Result<bool> {
-        let mut found = false;
+    fn take_from(&self, process: Pid) -> rustix::io::Result<bool> {
+        let (proc, mut found) = (self.proc, false);
         each_entry(proc, of_process(process, "task").as_c_str(), |tid| {
-            let pid = rustix::process::Pid::from_raw(tid);
-            let may_have_it = |stat: Stat| stat.starttime > self.since && !stat.is_kernel;
-            let has_it = task::stat(proc, tid)?.is_some_and(may_have_it)
-                && sched_getaffinity(pid).is_ok_and(|now| now == self.ours)
-                && self.cpus != self.ours;
-            if has_it {
+            let may_have_it = |stat: &Stat| stat.starttime > self.since && !stat.is_kernel;
+            let now = match Mask::get(tid) {
+                Err(Errno::SRCH) => return Ok(()),
+                now => now?,
+            };
+            if now == self.ours
+                && self.cpus != self.ours
+                && let Some(Stat { starttime, .. }) = task::stat(proc, tid)?.filter(may_have_it)
+            {
+                let task = Task { pid: tid, starttime };
+                if self.peers.is_some_and(|peers| is_kept(peers, (process, task), &now)) {
+                    return Ok(());
+                }
                 if !task::is_ours(proc, tid)? {
                     return Err(Errno::PERM);
                 }
-                match sched_setaffinity(pid, &self.cpus) {
+                match self.cpus.set(tid) {
                     // In a cpuset without the other CPUs it is told as before, and has them once it leaves.
-                    Ok(()) => found |= sched_getaffinity(pid).is_ok_and(|now| now != self.ours),
+                    Ok(()) => found |= Mask::get(tid).is_ok_and(|now| now != self.ours),
                     Err(Errno::SRCH) => {}
                     Err(cause) => return Err(cause),
                 }
@@ -177,6 +187,41 @@ impl Binding {
         })?;
         Ok(found)
     }
+}
+
+fn online(places: &Places) -> Option<Mask> {
+    let mut buffer = [0; 4096];
+    parse_cpus(places.sys_file("devices/system/cpu/online")?.read(&mut buffer).ok()?.into())
+}
+
+/// Whether another live session has bound a task of `process` to the CPUs that it has, and puts it back at its own end. What
+/// keeps all of the host off some CPUs binds no task of a zone.
+fn is_kept(peers: Peers<'_>, (process, task): (Pid, Task), now: &Mask) -> bool {
+    let (proc, online) = (peers.places.proc(), online(peers.places));
+    let is_now = |ours: Field<'_>| parse_cpus(ours).is_some_and(|ours| both(ours, online.as_ref()) == *now);
+    peers.any_step(&mut |step, _| {
+        let is_it = match step {
+            Step::Affinity { task: bound, ours: Some(ours), .. } => bound == task && is_now(ours),
+            Step::Inherited { tasks, since, ours, .. } if task.starttime > since && is_now(ours) => {
+                match tasks {
+                    TaskSetField::All => false,
+                    TaskSetField::Members(path) => peers.places.locate(path).is_some_and(|members| {
+                        let mut is_listed = false;
+                        let listed = members.open(OFlags::RDONLY).and_then(|list| {
+                            each_number(&list, |pid| {
+                                is_listed |= pid == process;
+                                Ok(())
+                            })
+                        });
+                        listed.is_ok() && is_listed
+                    }),
+                    TaskSetField::DescendantsOf(ancestor) => descends(proc, process, ancestor, since),
+                }
+            }
+            _ => false,
+        };
+        is_it.then_some(true)
+    })
 }
 
 fn each_entry(
@@ -216,29 +261,25 @@ fn descends(proc: BorrowedFd<'_>, process: Pid, ancestor: Task, since: u64) -> b
     false
 }
 
-fn both(cpus: &CpuSet, others: Option<&CpuSet>) -> CpuSet {
-    let Some(others) = others else { return *cpus };
-    let mut both = CpuSet::new();
-    (0..CpuSet::MAX_CPU).filter(|&cpu| cpus.is_set(cpu) && others.is_set(cpu)).for_each(|cpu| both.set(cpu));
-    both
-}
-
-pub(super) fn are_cpus(lists: [Field<'_>; 2]) -> Result<(), &'static str> {
-    if lists.iter().all(|list| parse_cpus(*list).is_some()) {
-        Ok(())
-    } else {
-        Err("it is no list of CPUs below 1024")
+fn both(cpus: Mask, others: Option<&Mask>) -> Mask {
+    match others {
+        Some(others) => cpus.intersection(others),
+        None => cpus,
     }
 }
 
-fn parse_cpus(text: Field<'_>) -> Option<CpuSet> {
-    let mut set = CpuSet::new();
-    let (mut first, mut number) = (None, None::<usize>);
+pub(super) fn are_cpus(lists: [Field<'_>; 2]) -> Result<(), &'static str> {
+    if lists.iter().all(|list| parse_cpus(*list).is_some()) { Ok(()) } else { Err("it is no list of CPUs") }
+}
+
+fn parse_cpus(text: Field<'_>) -> Option<Mask> {
+    let mut mask = Mask::default();
+    let (mut first, mut number) = (None, None::<CpuId>);
     for byte in text.bytes().chain([b',']) {
         match byte {
             b'0'..=b'9' => {
-                let value = number.unwrap_or(0) * 10 + usize::from(byte - b'0');
-                number = Some(value).filter(|&cpu| cpu < CpuSet::MAX_CPU);
+                let value = number.unwrap_or(0) * 10 + CpuId::from(byte - b'0');
+                number = Some(value).filter(|&cpu| cpu <= CPU_ID_MAX);
                 number?;
             }
             b'-' if first.is_none() => first = Some(number.take()?),
@@ -248,12 +289,12 @@ fn parse_cpus(text: Field<'_>) -> Option<CpuSet> {
                 if first > last {
                     return None;
                 }
-                (first..=last).for_each(|cpu| set.set(cpu));
+                (first..=last).for_each(|cpu| mask.insert(cpu));
             }
             _ => return None,
         }
     }
-    Some(set)
+    Some(mask)
 }
 
 #[cfg(test)]
@@ -262,19 +303,11 @@ mod tests {
 
     #[test]
     fn cpu_lists_are_read_as_the_kernel_writes_them() {
-        let read = |list: &str| {
-            let set = parse_cpus(list.as_bytes().into())?;
-            Some(
-                (0..CpuSet::MAX_CPU)
-                    .filter(|&cpu| set.is_set(cpu))
-                    .collect::<crate::cpu_list::CpuList>()
-                    .to_string(),
-            )
-        };
-        for list in ["0", "0-3,8", "1023", "5,7,9-11"] {
+        let read = |list: &str| parse_cpus(list.as_bytes().into()).map(|mask| mask.list().to_string());
+        for list in ["0", "0-3,8", "1023-1024,8191", "5,7,9-11"] {
             assert_eq!(read(list).as_deref(), Some(list));
         }
-        for list in ["", ",", "1,", "3-1", "1-", "-1", "1-2-3", "a", "1024", "18446744073709551616"] {
+        for list in ["", ",", "1,", "3-1", "1-", "-1", "1-2-3", "a", "8192", "18446744073709551616"] {
             assert_eq!(read(list), None, "{list}");
         }
     }

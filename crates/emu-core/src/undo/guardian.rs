@@ -19,7 +19,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open, setsid};
 use super::field::Field;
 use super::header::LiveSession;
 use super::peers::Peers;
-use super::places::{Cause, Places, write_once};
+use super::places::{Cause, FixedText, Places, write_once};
 use super::replay::{finish, let_run, undo};
 use super::state::StateDir;
 use super::task;
@@ -189,37 +189,14 @@ impl Watch<'_> {
 
     /// Writes a line to stderr, unless no one reads it.
     fn say(&self, message: fmt::Arguments<'_>) {
-        let mut line = Line { bytes: [0; LINE_LENGTH], length: 0 };
-        let _ = writeln!(line, "emu: {message}");
+        let mut line = FixedText::new();
+        // What is too long is cut off.
+        let _ = write!(line, "emu: {message}");
         // A pipe that has room takes a whole line (PIPE_BUF), so this write cannot block.
         let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         let mut stderr = [PollFd::new(&self.stderr, PollFlags::OUT)];
         if poll(&mut stderr, Some(&patience)).is_ok_and(|ready| ready > 0) {
-            let _ = write_once(self.stderr, line.bytes.get(..line.length).unwrap_or_default());
+            let _ = write_once(self.stderr, line.ended_by(b'\n'));
         }
-    }
-}
-
-const LINE_LENGTH: usize = 1024;
-
-/// A line of limited length. Text beyond the limit is cut off; the newline is kept.
-struct Line {
-    bytes: [u8; LINE_LENGTH],
-    length: usize,
-}
-
-impl Write for Line {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            if let Some(free) = self.bytes.get_mut(self.length) {
-                *free = byte;
-                self.length += 1;
-            } else if byte == b'\n'
-                && let Some(last) = self.bytes.last_mut()
-            {
-                *last = byte;
-            }
-        }
-        Ok(())
     }
 }

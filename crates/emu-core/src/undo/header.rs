@@ -43,11 +43,7 @@ impl LiveSession {
     /// Method and CPUs in words: `fracas on CPUs 0-1`.
     pub fn what(&self) -> String {
         let Self { method, cpus, .. } = self;
-        match cpus.len() {
-            0 => method.clone(),
-            1 => format!("{method} on CPU {cpus}"),
-            _ => format!("{method} on CPUs {cpus}"),
-        }
+        if self.is_tuning() { method.clone() } else { format!("{method} on {cpus:#}") }
     }
 }
 

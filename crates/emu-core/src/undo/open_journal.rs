@@ -21,11 +21,11 @@ use super::form::Form;
 use super::guardian::Guardian;
 use super::header::{Header, LiveSession};
 use super::lines::{LINE_MAX, WINDOW};
-use super::peers::{Peers, SharingLock};
+use super::peers::Peers;
 use super::places::Places;
 use super::record::{Step, Task, Undo};
 use super::replay::{check, finish, undo, undo_of};
-use super::state::{PATIENCE, StateDir, lock_within};
+use super::state::{PATIENCE, StateDir, StateLock, lock_within};
 use super::task;
 use super::undoer::{Gravity, pause};
 use super::written::Written;
@@ -190,7 +190,7 @@ impl OpenJournal {
         Peers { folder: self.dir.folder(), own: &self.name, places: &self.places }
     }
 
-    fn sharing_lock(&self) -> Result<SharingLock> {
+    fn sharing_lock(&self) -> Result<StateLock> {
         self.peers().lock(PATIENCE).map_err(|cause| {
             let error = Error::file("lock", &self.dir.path, cause.into());
             error.hint_on(&[libc::EWOULDBLOCK], "is an emu stopped? continue or kill it")

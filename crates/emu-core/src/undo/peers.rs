@@ -9,14 +9,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, RawDir, flock, fstat, openat};
+use rustix::fs::{Mode, OFlags, RawDir, fstat, openat};
 use rustix::io::{Errno, pread};
 
-use super::field::{Field, Values};
+use super::field::{Field, Fields, Values};
 use super::lines::{Backwards, DONE, ENDING, LEFT, WINDOW};
 use super::places::Places;
 use super::record::{Step, Task};
-use super::state::{SUFFIX, lock_within, not_ours_alone};
+use super::state::{SUFFIX, StateLock, lock_within, not_ours_alone};
 use super::task;
 
 /// How much of a journal is read to learn which process wrote it, in bytes.
@@ -30,41 +30,42 @@ pub(super) struct Peers<'a> {
     pub(super) places: &'a Places,
 }
 
-/// While this exists, no other session begins or ends the use of a shared file.
-pub(super) struct SharingLock(OwnedFd);
-
-impl Drop for SharingLock {
-    fn drop(&mut self) {
-        // Closing does not release the lock: a child forked by another thread shares it.
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
 impl Peers<'_> {
-    /// Locks the folder itself: its file `lock` is taken by emus that wait for a guardian.
-    pub(super) fn lock(&self, patience: Duration) -> rustix::io::Result<SharingLock> {
+    /// While the lock exists, no other session begins or ends the use of a shared file. It is that of the folder itself: its
+    /// file `lock` is taken by emus that wait for a guardian.
+    pub(super) fn lock(&self, patience: Duration) -> rustix::io::Result<StateLock> {
         let folder = self.open_folder()?;
-        if lock_within(&folder, patience)? { Ok(SharingLock(folder)) } else { Err(Errno::WOULDBLOCK) }
+        if lock_within(&folder, patience)? { Ok(StateLock(folder.into())) } else { Err(Errno::WOULDBLOCK) }
     }
 
     /// Whether `is_it` holds for the record of a control file in the journal of a live session that is not ending.
     /// Its arguments are the old value and the new ones, none while a write is under way. Only the newest record of
-    /// the file in each journal counts, or with `all` every one. A journal that cannot be read is skipped: restoring
-    /// reports it.
+    /// the file in each journal counts, or with `all` every one.
     pub(super) fn any(
         &self,
         path: Field<'_>,
         all: bool,
         is_it: &mut dyn FnMut(Field<'_>, Values<'_>) -> bool,
     ) -> bool {
+        self.any_step(&mut |step, newest| match step {
+            Step::File { path: theirs, old, new, .. } if theirs == path && (newest || !new.is_empty()) => {
+                let found = is_it(old, new);
+                (found || !all).then_some(found)
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether `look` finds what it looks for in the journal of a live session that is not ending. It is given the records,
+    /// newest first, and whether each is the newest; a journal is done with once it returns something. One that cannot be
+    /// read is skipped: restoring reports it.
+    pub(super) fn any_step(&self, look: &mut dyn FnMut(Step<'_>, bool) -> Option<bool>) -> bool {
         let Ok(folder) = self.open_folder() else { return false };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut entries = RawDir::new(&folder, &mut buffer);
         while let Some(Ok(entry)) = entries.next() {
             let name = entry.file_name();
-            if name.to_bytes().ends_with(SUFFIX)
-                && name != self.own
-                && self.has(name, path, all, is_it).unwrap_or(false)
+            if name.to_bytes().ends_with(SUFFIX) && name != self.own && self.has(name, look).unwrap_or(false)
             {
                 return true;
             }
@@ -84,9 +85,7 @@ impl Peers<'_> {
     fn has(
         &self,
         name: &CStr,
-        path: Field<'_>,
-        all: bool,
-        is_it: &mut dyn FnMut(Field<'_>, Values<'_>) -> bool,
+        look: &mut dyn FnMut(Step<'_>, bool) -> Option<bool>,
     ) -> rustix::io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let journal = openat(self.folder, name, flags, Mode::empty())?;
@@ -100,14 +99,8 @@ impl Peers<'_> {
             if newest && [DONE, LEFT, ENDING].contains(&line) {
                 return Ok(false);
             }
-            if let Some(Step::File { path: theirs, old, new, .. }) = Step::parse(line)
-                && theirs == path
-                && (newest || !new.is_empty())
-            {
-                let found = is_it(old, new);
-                if found || !all {
-                    return Ok(found);
-                }
+            if let Some(found) = Step::parse(line).and_then(|step| look(step, newest)) {
+                return Ok(found);
             }
             newest = false;
         }
@@ -121,13 +114,10 @@ impl Peers<'_> {
         }
         let mut start = [0; START];
         let length = pread(journal, &mut start[..], 0)?;
-        // The text may end within a field, but the first four (two words and two numbers) are complete.
-        let mut fields = start.get(..length).unwrap_or_default().splitn(5, |&byte| byte == b'\t');
-        let (Some(_magic), Some(_version)) = (fields.next(), fields.next()) else { return Ok(false) };
-        let number = |field: Option<&[u8]>| field.and_then(|text| Field::from(text).number::<u64>());
-        let (Some(pid), Some(starttime)) = (number(fields.next()), number(fields.next())) else {
-            return Ok(false);
-        };
-        task::is_alive(self.places.proc(), Task { pid: pid as crate::sys::Pid, starttime })
+        // The text may end within a field; the task stands after the magic and the version.
+        let whole = start.get(..length).unwrap_or_default().rsplitn(2, |&byte| byte == b'\t').nth(1);
+        let fields = whole.and_then(Fields::of).map(|fields| fields.skip(2));
+        let task = fields.and_then(|mut fields| Task::parse(&mut fields));
+        task.map_or(Ok(false), |task| task::is_alive(self.places.proc(), task))
     }
 }

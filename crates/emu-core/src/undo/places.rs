@@ -46,6 +46,12 @@ impl FixedText {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
+    /// The text with this byte in the place of the final NUL.
+    pub(super) fn ended_by(&mut self, end: u8) -> &[u8] {
+        self.bytes.get_mut(self.length).into_iter().for_each(|last| *last = end);
+        self.bytes.get(..=self.length).unwrap_or_default()
+    }
+
     pub(super) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
     }

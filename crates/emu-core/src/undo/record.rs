@@ -92,7 +92,7 @@ pub enum Undo {
         tid: Pid,
         /// When it started.
         starttime: u64,
-        /// The CPUs that it was allowed before; numbers below 1024.
+        /// The CPUs that it was allowed before.
         cpus: CpuList,
         /// The CPUs that emu bound it to. Empty where the kernel may have changed the list: any affinity counts as
         /// ours.
@@ -211,7 +211,7 @@ impl Task {
         tasks.iter().map(|&(pid, starttime)| Self { pid, starttime }).collect()
     }
 
-    pub(super) fn parse(fields: &mut Fields<'_>) -> Option<Self> {
+    pub(super) fn parse<'a>(fields: &mut impl Iterator<Item = Field<'a>>) -> Option<Self> {
         let pid = fields.next()?.number().filter(|&pid: &Pid| pid > 0)?;
         Some(Self { pid, starttime: fields.next()?.number()? })
     }

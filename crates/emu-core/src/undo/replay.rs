@@ -7,8 +7,6 @@ use std::ffi::CStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{AtFlags, unlinkat};
-use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::affinity::are_cpus;
@@ -19,6 +17,7 @@ use super::lines::{Backwards, DONE, ENDING, LEFT};
 use super::peers::Peers;
 use super::places::{Cause, Places, VALUE_MAX, write_once};
 use super::record::{Step, Task, TaskSetField};
+use super::state::remove;
 use super::undoer::{Gravity, LeftFiles, Report, Undoer};
 use crate::sys::Pid;
 
@@ -163,10 +162,7 @@ pub(super) fn undo_of(
 pub(super) fn finish(journal: BorrowedFd<'_>, folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
     // For an emu that dies before the removal. Where no space is left for the line, removing is enough.
     let _ = write_once(journal, b"done\n");
-    match unlinkat(folder, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(cause) => Err(cause),
-    }
+    remove(folder, name)
 }
 
 /// Whether [`undo`] would carry out a record; if not, the reason.

@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::header::{Header, LiveSession};
@@ -48,7 +48,7 @@ pub(super) struct StateDir {
     folder: OwnedFd,
 }
 
-/// A file of the folder that this process has locked, for as long as this exists (`flock(2)`).
+/// The folder, or a file of it, that this process has locked, for as long as this exists (`flock(2)`).
 #[derive(Debug)]
 pub(super) struct StateLock(pub(super) File);
 
@@ -215,10 +215,7 @@ impl StateDir {
 
     /// A missing file is no error.
     pub(super) fn remove(&self, name: &CStr) -> Result<()> {
-        match rustix::fs::unlinkat(&self.folder, name, rustix::fs::AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(cause) => Err(Error::file("remove", &self.file(name), cause.into())),
-        }
+        remove(self.folder(), name).map_err(|cause| Error::file("remove", &self.file(name), cause.into()))
     }
 
     pub(super) fn file(&self, name: &CStr) -> PathBuf {
@@ -233,7 +230,7 @@ impl StateDir {
     pub(super) fn inspect(&self, name: &CStr, places: &Places, boot: &str) -> Result<Found> {
         let path = self.file(name);
         let failed = |operation: &str, cause: io::Error| Error::file(operation, &path, cause);
-        let mut file = match self.reopen(name) {
+        let file = match self.reopen(name) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(Found::Gone),
             file => file?,
         };
@@ -245,15 +242,15 @@ impl StateDir {
             return Err(bad_journal(&path, "is not a regular file"));
         }
         let mut free = lock_within(&file, Duration::ZERO).map_err(|cause| failed("lock", cause.into()))?;
-        let mut start = vec![0; LINE_MAX];
-        let length = read_start(&mut file, &mut start).map_err(|cause| failed("read", cause))?;
-        let start = start.get(..length).unwrap_or_default();
+        let mut start = Vec::new();
+        let read = (&file).take(LINE_MAX as u64).read_to_end(&mut start);
+        let length = read.map_err(|cause| failed("read", cause))?;
         let Some(end) = start.iter().position(|&byte| byte == b'\n') else {
             let whole = Header::magic();
             return if !free {
                 // Its guardian lives, so it had a header: the file has just been removed and emptied.
                 Err(bad_journal(&path, "is in use but has no header"))
-            } else if length < LINE_MAX && (start.starts_with(&whole) || whole.starts_with(start)) {
+            } else if length < LINE_MAX && (start.starts_with(&whole) || whole.starts_with(&start)) {
                 Ok(Found::Void(file))
             } else {
                 Err(bad_journal(&path, "is not a journal of this version of emu"))
@@ -294,15 +291,11 @@ fn was_left(file: &File) -> bool {
     newest.unwrap_or(false)
 }
 
-fn read_start(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut length = 0;
-    loop {
-        match file.read(buffer.get_mut(length..).unwrap_or_default()) {
-            Ok(0) => return Ok(length),
-            Ok(count) => length += count,
-            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-            Err(cause) => return Err(cause),
-        }
+/// A missing file is no error. This does not allocate.
+pub(super) fn remove(folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(cause) => Err(cause),
     }
 }
 

@@ -143,14 +143,14 @@ impl SetFrequencies {
     }
 }
 
-impl Emulation for SetFrequencies {
-    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+impl SetFrequencies {
+    fn change(&mut self, targets: &Targets, is_paused: bool) -> Result<()> {
         let demand = Demand { targets: targets.clone(), ..self.demand.clone() };
         let refuse = |why: Unavailable| why.into_error(ID);
         let wishes = cpufreq::wishes(&self.host, &demand).map_err(refuse)?;
         let levels: Vec<_> =
             wishes.iter().map(|wish| level(wish, demand.round)).collect::<Result<_, _>>().map_err(refuse)?;
-        for (wish, level) in wishes.iter().zip(&levels) {
+        for (wish, level) in wishes.iter().zip(&levels).filter(|_| !is_paused) {
             cpufreq::stop_boost(&self.host, wish, *level, &self.journal, &mut self.notes)?;
         }
         let old: Vec<_> = self.set.iter().map(|one| one.level).collect();
@@ -167,6 +167,16 @@ impl Emulation for SetFrequencies {
         }
         self.demand = demand;
         Ok(())
+    }
+}
+
+impl Emulation for SetFrequencies {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        self.change(targets, false)
+    }
+
+    fn pause(&mut self, free: &Targets) -> Result<()> {
+        self.change(free, true)
     }
 
     fn period(&self) -> Duration {
@@ -269,6 +279,39 @@ mod tests {
         let excluding = Demand { exclude_background: true, ..demand(&[0, 1], target) };
         assert_eq!(CpuFreq.check(&host(), &excluding).unwrap_err().reason, Reason::SlowsOthers);
         assert!(CpuFreq.check(&host(), &demand(&[0, 1], target)).is_ok());
+    }
+
+    #[test]
+    fn a_pause_leaves_boost_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (roots, journal) = cpufreq::simulated::journal(dir.path());
+        let mut host = host();
+        host.roots = roots;
+        let switch = host.roots.cpus().join("cpufreq/boost");
+        let found = host.cpufreq.as_mut().unwrap();
+        found.boost = Some(true);
+        let policy = &mut found.policies[0];
+        policy.path = switch.with_file_name("policy0");
+        let files = cpufreq::simulated::Simulated::new(&policy.path, "userspace");
+        std::fs::write(&switch, "1\n").unwrap();
+        let control = Control::take(policy, &journal).unwrap();
+        let (wanted, level) = (Hertz(1_300_000_000), Hertz(1_400_000_000));
+        let demand = demand(&[0, 1], Target { share: 0.5, clock: None });
+        let cpus = "0-1".parse().unwrap();
+        let set = vec![SetPolicy { cpus, wanted, level, control }];
+        let (notes, more_notes) = (Vec::new(), Notes::default());
+        let targets = |share: f64| [0, 1].map(|cpu| (cpu, Target { share, clock: None })).into();
+        let mut emulation = SetFrequencies { host, demand, journal, set, notes, more_notes };
+        let seen = |emulation: &SetFrequencies| {
+            let boost = std::fs::read_to_string(&switch).unwrap();
+            (files.get("scaling_setspeed"), boost.trim().to_owned(), emulation.notes.len())
+        };
+        emulation.pause(&targets(1.0)).unwrap();
+        assert_eq!(seen(&emulation), ("2600000".into(), "1".into(), 0));
+        emulation.retarget(&targets(0.5)).unwrap();
+        assert_eq!(seen(&emulation), ("1400000".into(), "1".into(), 0));
+        emulation.retarget(&targets(1.0)).unwrap();
+        assert_eq!(seen(&emulation), ("2600000".into(), "0".into(), 1));
     }
 
     #[test]

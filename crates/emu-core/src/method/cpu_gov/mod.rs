@@ -241,8 +241,8 @@ struct Governor {
     more_notes: Notes,
 }
 
-impl Emulation for Governor {
-    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+impl Governor {
+    fn change(&mut self, targets: &Targets, is_paused: bool) -> Result<()> {
         let refuse = |why: Unavailable| why.into_error(ID);
         let demand =
             Demand { targets: targets.clone(), period: Some(self.plan.period), ..self.demand.clone() };
@@ -254,9 +254,19 @@ impl Emulation for Governor {
             )
             .hint("start with a speed below the lowest frequency, or use cpu-hogs"));
         }
-        for ((policy, wish), mix) in self.policies.iter_mut().zip(&wishes).zip(&plan.mixes) {
-            cpufreq::stop_boost(&self.host, wish, mix.high, &self.journal, &mut self.notes)?;
-            policy.control.prepare(&[mix.low, mix.high])?;
+        let mut wanted = self.policies.iter_mut().zip(&wishes).zip(&plan.mixes);
+        let prepared = wanted.try_for_each(|((policy, wish), mix)| {
+            if !is_paused {
+                cpufreq::stop_boost(&self.host, wish, mix.high, &self.journal, &mut self.notes)?;
+            }
+            policy.control.prepare(&[mix.low, mix.high])
+        });
+        if let Err(error) = prepared {
+            for policy in &mut self.policies {
+                // What cannot be put back shows in the status.
+                let _ = policy.control.prepare(&[policy.mix.low, policy.mix.high]);
+            }
+            return Err(error);
         }
         if let Some(duty_loop) = &self.duty_loop {
             duty_loop.set(plan.running);
@@ -268,6 +278,16 @@ impl Emulation for Governor {
         }
         (self.plan, self.demand) = (plan, demand);
         Ok(())
+    }
+}
+
+impl Emulation for Governor {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        self.change(targets, false)
+    }
+
+    fn pause(&mut self, free: &Targets) -> Result<()> {
+        self.change(free, true)
     }
 
     fn period(&self) -> Duration {

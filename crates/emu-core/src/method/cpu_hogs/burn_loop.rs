@@ -19,7 +19,6 @@ use crate::duty::idle_pusher::{IdlePusher, SEARCH_FOR_AFTER_BURN};
 use crate::duty::{Command, Counters, Grid, Ledger, Wait};
 use crate::error::{Error, Result};
 use crate::speed::Target;
-use crate::sys::relax::Relax;
 use crate::sys::time::{self, Nanos};
 use crate::sys::timer_prearm::TimerPrearm;
 use crate::sys::{affinity, sched};
@@ -108,7 +107,6 @@ pub(super) fn take_cpu(cpu: CpuId) -> Result<()> {
 pub(super) struct Loop<'a> {
     cpu: CpuId,
     seen: &'a Seen,
-    relax: Relax,
     announcer: TimerPrearm,
     /// Where it can be told, and the place of this burner there.
     background: Option<(Arc<BackgroundLoad>, usize)>,
@@ -139,7 +137,6 @@ impl<'a> Loop<'a> {
         Self {
             cpu,
             seen,
-            relax: Relax::best(),
             announcer,
             background,
             ledger: Ledger::new(),
@@ -230,7 +227,7 @@ impl<'a> Loop<'a> {
             // Who has this CPU look works for emu, too.
             background.woken(*place, woken, cpu + self.looked);
         }
-        let burned = self.burn(woken, until, wait, generation);
+        let burned = Self::burn(woken, until, wait, generation);
         self.rested = time::thread_cpu();
         if let Some((background, place)) = &self.background {
             background.burned(*place, self.rested + self.looked, (burned, self.rested - cpu));
@@ -341,12 +338,12 @@ impl<'a> Loop<'a> {
 
     /// Keeps the CPU from `woken` until `until`, and returns for how long tasks were really kept from it. New settings wait
     /// for the end of the burn, which was due under the old ones.
-    fn burn(&mut self, woken: Nanos, until: Nanos, wait: &Wait<Settings>, generation: u32) -> Nanos {
+    fn burn(woken: Nanos, until: Nanos, wait: &Wait<Settings>, generation: u32) -> Nanos {
         let mut lost = 0;
         let mut now = time::now();
         let mut switches = None;
         while now < until && !(wait.generation() != generation && wait.is_stopped()) {
-            self.relax.moment();
+            time::pass_moment();
             let before = now;
             now = time::now();
             if now - before > GAP && !is_off(Correction::BurnGaps) {

@@ -17,7 +17,6 @@ use crate::duty::kept::{Kept, why_unknown};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::sys::fork::{Child, fork_bound};
-use crate::sys::relax::Relax;
 use crate::sys::shared::SharedCounter;
 use crate::sys::time::{self, Nanos};
 use crate::sys::timer_prearm::TimerPrearm;
@@ -213,7 +212,6 @@ fn cost_by(seen: &[WakeCost], normal: Option<&[WakeCost]>) -> Option<WakeCost> {
 fn trial_with(priority: Option<i32>, pairs: usize, until: Nanos) -> Result<Vec<WakeCost>> {
     let work = SharedCounter::new().map_err(|e| Error::io("cannot share memory with a probe", e))?;
     let _probe = Probe::start(priority, &work)?;
-    let relax = Relax::best();
     let mut costs = Vec::with_capacity(pairs);
     time::sleep_until(time::now() + PERIOD);
     let mut before = free_rate(&work);
@@ -222,7 +220,7 @@ fn trial_with(priority: Option<i32>, pairs: usize, until: Nanos) -> Result<Vec<W
         return Ok(costs);
     }
     while costs.len() < pairs && time::now() < until {
-        let burnt = burn(&work, relax)?;
+        let burnt = burn(&work)?;
         let after = free_rate(&work);
         // The clock wanders: the free rate is taken on both sides of the burning.
         costs.push(cost_of(&burnt, f64::midpoint(before, after)));
@@ -287,7 +285,7 @@ struct Burnt {
     periods: f64,
 }
 
-fn burn(work: &AtomicU64, relax: Relax) -> Result<Burnt> {
+fn burn(work: &AtomicU64) -> Result<Burnt> {
     // Ends with this: no wake-up that was told is left to strike the free probe.
     let mut announcer = TimerPrearm::new()?;
     let (begin, cpu, first) = (time::now(), time::thread_cpu(), work.load(Ordering::Relaxed));
@@ -298,7 +296,7 @@ fn burn(work: &AtomicU64, relax: Relax) -> Result<Burnt> {
         announcer.tell(begin + (number + 1) * PERIOD);
         let mut now = woken;
         while now < woken + BURN {
-            relax.moment();
+            time::pass_moment();
             now = time::now();
         }
         burned += now - woken;

@@ -55,7 +55,7 @@ impl Quotas {
         let period_us = period.as_micros() as u64;
         let mut notes = notes_on(targets);
         let group = if groups > 1 {
-            TaskGroup::create_divisible(host, zone, &CONTROLLERS, journal)?
+            TaskGroup::with(host, zone, &CONTROLLERS, journal)?
         } else {
             TaskGroup::create(host, zone, &CONTROLLERS, journal)?
         };

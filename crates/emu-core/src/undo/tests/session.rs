@@ -251,7 +251,7 @@ fn a_record_that_could_not_be_carried_out_is_refused() {
         Undo::File { path: roots.sys.join("a"), old: "1".repeat(5000), new: vec![] },
         Undo::File { path: roots.sys.join("a"), old: "1".into(), new: vec!["2".repeat(LINE_MAX)] },
         Undo::Thaw { file: roots.sys.join("a"), value: "0".into() },
-        Undo::Affinity { tid: 1, starttime: 1, cpus: [1024].into_iter().collect(), ours: CpuList::default() },
+        Undo::Affinity { tid: 1, starttime: 1, cpus: [8192].into_iter().collect(), ours: CpuList::default() },
         Undo::Kill { pid: -1, starttime: 1 },
     ] {
         let error = journal.record(&undo).unwrap_err();
