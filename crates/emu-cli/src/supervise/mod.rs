@@ -5,7 +5,7 @@ mod descendants;
 pub(crate) mod program;
 mod supervisor;
 
-pub(crate) use child::Child;
+pub(crate) use child::{Child, News};
 pub(crate) use descendants::{descendants, lives};
 pub(crate) use supervisor::{InForce, Supervisor};
 
@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::thread::{self, JoinHandle};
 
 use emu_core::{Error, ExecError, Gated, Result, SlowCommand};
+use rustix::process::{Pid as RawPid, setpgid};
 
 use crate::signals::Signals;
 
@@ -22,6 +23,12 @@ pub(crate) fn command(words: &[OsString], signals: &Signals) -> Option<SlowComma
     let mut command = SlowCommand::new(program);
     command.args(arguments).signal_mask(signals.original());
     Some(command)
+}
+
+/// Gives a command that is to begin a process group of its own: the keyboard's signals are for those of the terminal.
+pub(crate) fn own_group(gated: &Gated) -> Result<()> {
+    let pid = RawPid::from_raw(gated.pid());
+    setpgid(pid, pid).map_err(|e| Error::io("cannot give the command a process group of its own", e.into()))
 }
 
 /// Lets the program begin on a thread of its own (it is killed where none can be made): a command that Ctrl-Z stops before it

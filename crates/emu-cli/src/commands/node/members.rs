@@ -7,14 +7,14 @@ use std::path::PathBuf;
 
 use emu_core::{Error, Host, LiveSession, Pid, Result, SlowCommand, Stdio, named};
 use rustix::io::Errno;
-use rustix::process::{Signal, kill_process, setpgid};
+use rustix::process::{Signal, kill_process};
 
 use super::find as find_node;
 use super::spec::{Spec, Specs};
 use crate::commands::attach::Target;
 use crate::control::{self, Joined, Member, Working};
 use crate::exit::Failure;
-use crate::supervise::{descendants, lives, program};
+use crate::supervise::{descendants, lives, own_group, program};
 
 /// How often new children of what joins are looked for.
 const PASSES: usize = 100;
@@ -340,10 +340,7 @@ fn start(emu: Pid, command: &[String]) -> Result<(), Failure> {
     let mut slow = SlowCommand::new(program);
     slow.args(arguments).stdin(Stdio::Null).stdout(Stdio::Null).stderr(Stdio::Null);
     let mut gated = slow.gate()?;
-    // The keyboard's signals are for the commands of the terminal.
-    let pid = rustix::process::Pid::from_raw(gated.pid());
-    setpgid(pid, pid)
-        .map_err(|e| Error::io(format!("cannot give `{program}` a group of its own"), e.into()))?;
+    own_group(&gated)?;
     control::join(emu, gated.pid(), Some(Member::Run(command.to_vec())))?;
     Ok(gated.begin()?)
 }
