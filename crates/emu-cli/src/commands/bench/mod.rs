@@ -24,7 +24,7 @@ use crate::options::{flag, option};
 use crate::output::progress::Progress;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
-use crate::values::{TOLERANCE, share};
+use crate::values::{TOLERANCE, exact, share};
 use usual::usual;
 
 const RECORDS: &str = "emu-results";
@@ -165,7 +165,6 @@ fn given<T: PartialEq + Clone>(values: &[T], usual: impl FnOnce() -> Vec<T>) -> 
 
 /// The command that takes the same measurements again; where results go is left out.
 fn command(args: &BenchArgs, seed: u64) -> Result<String> {
-    let micros = |time: Option<Duration>| time.map(|time| format!("{}us", time.as_micros()));
     let speeds = args.speeds.iter().map(|speed| speed.to_string().replace(' ', ""));
     let tolerance = (args.tolerance - share(TOLERANCE)?).abs() > f64::EPSILON;
     Ok([
@@ -178,12 +177,29 @@ fn command(args: &BenchArgs, seed: u64) -> Result<String> {
         option("speeds", speeds),
         option("cores", &args.cores),
         option("reps", args.reps),
-        option("time", micros(args.time)),
-        option("period", micros(args.period)),
+        option("time", args.time.map(exact)),
+        option("period", args.period.map(exact)),
         flag("exclude-background", args.exclude_background),
         flag("no-hold-clock", args.no_hold_clock),
         option("tolerance", tolerance.then_some(args.tolerance)),
         option("seed", [seed]),
     ]
     .concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::command;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn times_are_recorded_to_the_nanosecond() {
+        let line = "emu bench --time 90000ms --period 1500001ns --seed 7";
+        let Command::Bench(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
+            panic!("{line}")
+        };
+        assert_eq!(command(&args, 7).unwrap(), line);
+    }
 }

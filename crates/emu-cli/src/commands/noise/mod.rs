@@ -13,6 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::measuring::{Measuring, Task};
 use crate::options::option;
+use crate::values::exact;
 
 pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
     let mut host = host::detect()?;
@@ -23,7 +24,7 @@ pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
         threshold_ns: args.threshold.map(nanos),
         ..NoisePlan::new(&host, args.measure.quick, seed)
     };
-    let options = plan.threshold_ns.map_or_else(String::new, |nanos| format!(" --threshold {nanos}ns"))
+    let options = option("threshold", args.threshold.map(exact))
         + &option("node", args.node)
         + &option("smt", args.smt.map(|Smt::Off| "off"));
     let task = Task { name: "noise", options, seed, plan: &plan };
