@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use emu_bench::report::{Results, files, is_page_of};
-use emu_core::{Error, Result};
+use emu_core::{Error, Result, input_file};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -55,7 +55,7 @@ fn check(out: &Path, is_its_own: impl Fn(&str) -> bool) -> Result<()> {
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
         Err(_) => "it is no folder that can be read",
         Ok(true) => return Ok(()),
-        Ok(false) => match fs::read_to_string(out.join(PAGE)) {
+        Ok(false) => match input_file::read(&out.join(PAGE), input_file::TRACE_MAX) {
             Ok(page) if is_its_own(&page) => return Ok(()),
             Ok(_) => "it has a report of something else",
             Err(_) => "it is not empty and has no report",
