@@ -8,7 +8,7 @@ const EXAMPLES: &str = "\
 Examples:
   emu report emu-results/2026-01-31-some-processor
   emu report records/hogs records/fracas --table errors
-  emu report --splice README.md --check
+  emu report --splice page.md --check
   emu report hosts/     # of HOST.json files that emu node list --json wrote";
 
 /// Make the page, figures and tables of a record of `emu bench` again
