@@ -169,7 +169,6 @@ fn clocks(cpus: &[&CpuStatus]) -> Option<String> {
     Some(format!("{list:#}: clock set to {set}, {measured}"))
 }
 
-/// `CPU 0`, `CPUs 0-1`.
 /// CPUs, what they are asked, what is set, and what is delivered so far: a row for all that are alike.
 pub(crate) fn columns(status: &Status) -> Vec<[String; 4]> {
     let asked =
