@@ -118,12 +118,16 @@ fn returned(
     let patience = Instant::now() + RESTART;
     report.tell(&[format!("{of} has ended; emu waits {} for it to be started again", span(RESTART))]);
     let until = end.map_or(patience, |end| end.min(patience));
-    while signals.wait_for_end(&[], Some(until), LOOK_FOR_RESTART)? != Came::End {
+    loop {
+        match signals.wait_for_end(&[], Some(until), LOOK_FOR_RESTART)? {
+            Came::End => return Ok(None),
+            Came::Stop => signals::stop_self(Signal::SIGTSTP),
+            Came::Nothing => {}
+        }
         if let Some(again) = target.again(host) {
             return Ok(Some(again));
         }
     }
-    Ok(None)
 }
 
 fn watch(

@@ -58,7 +58,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     report::show(&results, &run.folder().join(report::FOLDER), args.json)
 }
 
-fn begin(host: &Host, args: &BenchArgs, ending: &mut Ending) -> Result<Run> {
+fn begin(host: &Host, args: &BenchArgs, ending: &mut Ending<Signals>) -> Result<Run> {
     let request = request(host, args)?;
     let mut about = About::new(Machine::of(host), command(args, request.seed)?, request.seed);
     // Before the machine is measured: a folder that cannot be made is told at once.
@@ -74,7 +74,7 @@ fn begin(host: &Host, args: &BenchArgs, ending: &mut Ending) -> Result<Run> {
     Ok(Run::new(host, about, experiment, record))
 }
 
-fn plan(host: &Host, request: &Request, ending: &mut Ending) -> Result<Experiment> {
+fn plan(host: &Host, request: &Request, ending: &mut Ending<Signals>) -> Result<Experiment> {
     let shown = Progress::new(Duration::ZERO);
     let planned = Experiment::plan_for(host, request, &mut |what| {
         ending.go_on()?;
@@ -87,7 +87,7 @@ fn plan(host: &Host, request: &Request, ending: &mut Ending) -> Result<Experimen
     planned
 }
 
-fn measure(run: &mut Run, ending: &mut Ending) -> Result<()> {
+fn measure(run: &mut Run, ending: &mut Ending<Signals>) -> Result<()> {
     let experiment = run.experiment();
     let words = format!(
         "{} cells, {} pairs of samples each, about {}, into {}",

@@ -26,6 +26,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::commands::top::live;
 use crate::control::{self, Removal, Setting, Working};
+use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;
@@ -187,11 +188,7 @@ fn remove_all(how: Removal, signals: &Signals) -> Result<Exit, Failure> {
     failed.map_or(Ok(Exit::Success), Err)
 }
 
+/// Follows a signal that asks to stop, too: what a node is made of goes on by itself.
 fn asked_to_end(signals: &Signals) -> Result<(), Failure> {
-    while let Some(received) = signals.next()? {
-        if signals.is_ending(received) {
-            return Err(Failure::interrupted(received.signal));
-        }
-    }
-    Ok(())
+    Ending::new(signals).by_signal(None)
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use emu_bench::numbers::{rate, span};
 use emu_core::{Error, Host, Result, Roots};
 use emu_machine::wavering::{WaveringPlan, record};
+use nix::sys::signal::Signal;
 
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -52,6 +53,10 @@ fn recorded(args: &RecordArgs) -> Result<Exit, Failure> {
         while !recorder.is_finished() && !ends.load(Ordering::Relaxed) {
             signals.wait(&[], LOOK)?;
             while let Some(received) = signals.next()? {
+                if received.signal == Signal::SIGTSTP {
+                    reporter
+                        .note("a recording cannot stop and go on; Ctrl-C ends it, and keeps what there is");
+                }
                 ends.fetch_or(signals.is_ending(received), Ordering::Relaxed);
             }
         }

@@ -206,7 +206,7 @@ fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
 }
 
 struct Run {
-    ending: Ending,
+    ending: Ending<Signals>,
     progress: Progress,
     /// The time that is left for more pairs.
     more: Duration,
