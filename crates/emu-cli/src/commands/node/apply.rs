@@ -16,7 +16,7 @@ use super::killed::Killed;
 use super::members::{self, Join, There};
 use super::spec::{Spec, Specs};
 use super::{Found, asked_to_end, create, find, killed, killed_nodes, name, nodes, remove};
-use crate::control::{self, Member, Removal, Setting, Working};
+use crate::control::{Member, Removal, Request, Setting, Working, order};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output;
@@ -172,7 +172,7 @@ impl Step {
                     exit => Err(Failure { exit, error: None }),
                 }
             }
-            Self::Set { emu, to, .. } => Ok(control::change(*emu, to)?),
+            Self::Set { emu, to, .. } => Ok(order(*emu, &Request::Set(to.clone()))?),
             Self::Join(join) => join.take(),
         }
     }
@@ -188,7 +188,7 @@ impl Step {
             }
             // What has joined it runs on where it was.
             Self::Create { name, .. } => remove(name, Removal::Free, None).is_ok(),
-            Self::Set { emu, from, .. } => control::change(*emu, from).is_ok(),
+            Self::Set { emu, from, .. } => order(*emu, &Request::Set(from.clone())).is_ok(),
             Self::Join(join) => {
                 let is_new = |step: &Self| matches!(step, Self::Create { name, .. } if name == join.node());
                 join.undo() || done.iter().any(is_new)

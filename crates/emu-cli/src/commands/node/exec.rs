@@ -8,7 +8,7 @@ use emu_core::{Error, ErrorKind, Pid, Result, Roots, Trait};
 
 use super::args::ExecArgs;
 use super::find;
-use crate::control;
+use crate::control::{Request, order};
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
 use crate::supervise::{Child, InForce, Supervisor, begin, command, program};
@@ -24,7 +24,7 @@ pub(super) fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
     if emu_core::find(&node.method)?.about().has(Trait::SendsSignals) {
         return watched(args, node.pid);
     }
-    control::join(node.pid, id() as Pid, None)?;
+    order(node.pid, &Request::Join(id() as Pid, None))?;
     let cause = Command::new(program).args(arguments).exec();
     let is_not_found = cause.kind() == io::ErrorKind::NotFound;
     let error = Error::new(ErrorKind::Usage, format!("cannot run `{}`", program.display())).caused_by(cause);
@@ -37,7 +37,7 @@ fn watched(args: &ExecArgs, keeper: Pid) -> Result<Exit, Failure> {
     let command =
         command(&args.command, &signals).ok_or_else(|| Error::usage("there is no command to run"))?;
     let gated = command.gate()?;
-    control::join(keeper, gated.pid(), None)?;
+    order(keeper, &Request::Join(gated.pid(), None))?;
     let child = Child::open(&Roots::system(), gated.pid())?;
     let mut supervisor = Supervisor::new(&signals, child, OnNode);
     supervisor.pass_on_early_signals()?;

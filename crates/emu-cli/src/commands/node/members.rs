@@ -12,7 +12,7 @@ use rustix::process::{Signal, kill_process};
 use super::find as find_node;
 use super::spec::{Spec, Specs};
 use crate::commands::attach::Target;
-use crate::control::{self, Joined, Member, Working};
+use crate::control::{Joined, Member, Request, Working, order, working as working_of};
 use crate::exit::Failure;
 use crate::supervise::{descendants, lives, own_group, program};
 
@@ -263,14 +263,14 @@ impl Join {
             Self::Take { member, pids, .. } => Ok(take(emu, member, pids)?),
             Self::Leave { pids, .. } => Ok(let_go(emu, pids)?),
             Self::Start { command, .. } => start(emu, command),
-            Self::Watch { member, .. } => Ok(control::watch(emu, member)?),
-            Self::Unwatch { member, .. } => Ok(control::unwatch(emu, member)?),
+            Self::Watch { member, .. } => Ok(order(emu, &Request::Watch(member.clone()))?),
+            Self::Unwatch { member, .. } => Ok(order(emu, &Request::Unwatch(member.clone()))?),
         }
     }
 
     /// Takes back what can be taken back: a command is killed. Returns whether nothing of it is on the node.
     pub(super) fn undo(&self) -> bool {
-        let working = find_node(self.node()).and_then(|session| control::working(session.pid));
+        let working = find_node(self.node()).and_then(|session| working_of(session.pid));
         let Ok(working) = working else { return false };
         let command = match self {
             Self::Take { pids, .. } => return leave(&working, pids).is_ok(),
@@ -279,9 +279,12 @@ impl Join {
             Self::Watch { member, .. } => {
                 let came = working.joined.iter().filter(|joined| joined.of == *member);
                 let came: Vec<_> = came.map(|joined| joined.pid).collect();
-                return control::unwatch(working.pid, member).and_then(|()| leave(&working, &came)).is_ok();
+                let unwatched = order(working.pid, &Request::Unwatch(member.clone()));
+                return unwatched.and_then(|()| leave(&working, &came)).is_ok();
             }
-            Self::Unwatch { member, .. } => return control::watch(working.pid, member).is_ok(),
+            Self::Unwatch { member, .. } => {
+                return order(working.pid, &Request::Watch(member.clone())).is_ok();
+            }
         };
         working.joined.iter().filter(|joined| joined.of == command).all(|joined| {
             let killed =
@@ -294,7 +297,7 @@ impl Join {
 /// A process that has ended meanwhile is none that fails. Where a member is not watched, children that were born meanwhile
 /// are looked for.
 fn take(emu: Pid, member: &Member, pids: &[Pid]) -> Result<()> {
-    let mut done = control::working(emu)?.members;
+    let mut done = working_of(emu)?.members;
     for _ in 0..PASSES {
         let mut new = if member.comes_again() { pids.to_vec() } else { family(pids.to_vec())? };
         new.retain(|pid| !done.contains(pid) && lives(*pid));
@@ -302,7 +305,7 @@ fn take(emu: Pid, member: &Member, pids: &[Pid]) -> Result<()> {
             return Ok(());
         }
         for pid in new {
-            let joined = control::join(emu, pid, Some(member.clone()));
+            let joined = order(emu, &Request::Join(pid, Some(member.clone())));
             joined.or_else(|error| if lives(pid) { Err(error) } else { Ok(()) })?;
             done.push(pid);
         }
@@ -316,7 +319,7 @@ fn let_go(emu: Pid, pids: &[Pid]) -> Result<()> {
     if there.is_empty() {
         return Ok(());
     }
-    let left = control::leave(emu, &there);
+    let left = order(emu, &Request::Leave(there));
     left.or_else(|error| if still_there(emu, pids)?.is_empty() { Ok(()) } else { Err(error) })
 }
 
@@ -330,7 +333,7 @@ fn leave(before: &Working, pids: &[Pid]) -> Result<()> {
 
 /// Those of these processes that are on the node of this emu.
 fn still_there(emu: Pid, pids: &[Pid]) -> Result<Vec<Pid>> {
-    let members = control::working(emu)?.members;
+    let members = working_of(emu)?.members;
     Ok(pids.iter().filter(|pid| members.contains(pid)).copied().collect())
 }
 
@@ -341,6 +344,6 @@ fn start(emu: Pid, command: &[String]) -> Result<(), Failure> {
     slow.args(arguments).stdin(Stdio::Null).stdout(Stdio::Null).stderr(Stdio::Null);
     let mut gated = slow.gate()?;
     own_group(&gated)?;
-    control::join(emu, gated.pid(), Some(Member::Run(command.to_vec())))?;
+    order(emu, &Request::Join(gated.pid(), Some(Member::Run(command.to_vec()))))?;
     Ok(gated.begin()?)
 }
