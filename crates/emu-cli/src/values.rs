@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use emu_bench::workload::WORKLOADS;
-use emu_core::{Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec};
+use emu_core::{AtEnd, Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec};
 use emu_machine::disk::{Column, Operation};
 use emu_machine::doctor::KNOBS;
 use emu_machine::kernel::random_access::THREADS_MAX;
@@ -135,15 +135,40 @@ pub(crate) fn round_name(round: Round) -> &'static str {
 }
 
 pub(crate) fn round() -> impl TypedValueParser<Value = Round> {
-    PossibleValuesParser::new([
-        PossibleValue::new(round_name(Round::Nearest)).help("the nearest one"),
-        PossibleValue::new(round_name(Round::Down)).help("the next lower one"),
-        PossibleValue::new(round_name(Round::Up)).help("the next higher one"),
-    ])
-    .map(|name| match name.as_str() {
-        "down" => Round::Down,
-        "up" => Round::Up,
-        _ => Round::Nearest,
+    let all = &[
+        (Round::Nearest, "the nearest one"),
+        (Round::Down, "the next lower one"),
+        (Round::Up, "the next higher one"),
+    ];
+    one_of(all, round_name)
+}
+
+pub(crate) fn at_end_name(at_end: AtEnd) -> &'static str {
+    match at_end {
+        AtEnd::Hold => "hold",
+        AtEnd::Loop => "loop",
+        AtEnd::Full => "full",
+    }
+}
+
+/// Parses what comes after the end of a trace.
+pub(crate) fn at_end() -> impl TypedValueParser<Value = AtEnd> {
+    let all = &[
+        (AtEnd::Hold, "its last speed stays"),
+        (AtEnd::Loop, "it begins anew"),
+        (AtEnd::Full, "full speed; `attach` ends"),
+    ];
+    one_of(all, at_end_name)
+}
+
+/// Parses the name of one of these, each with its help.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [(T, &'static str)],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let names = all.iter().map(|(one, help)| PossibleValue::new(name(*one)).help(*help));
+    PossibleValuesParser::new(names).try_map(move |word| {
+        all.iter().map(|(one, _)| *one).find(|one| name(*one) == word).ok_or("there is no such name")
     })
 }
 
@@ -284,28 +309,20 @@ pub(crate) fn size(text: &str) -> Result<u64> {
 }
 
 pub(crate) fn operation() -> impl TypedValueParser<Value = Operation> {
-    PossibleValuesParser::new([
-        PossibleValue::new(Operation::Read.name()).help("blocks are read"),
-        PossibleValue::new(Operation::Write.name()).help("blocks are written"),
-    ])
-    .map(|name| match name.as_str() {
-        "write" => Operation::Write,
-        _ => Operation::Read,
-    })
+    one_of(
+        &[(Operation::Read, "blocks are read"), (Operation::Write, "blocks are written")],
+        Operation::name,
+    )
 }
 
 /// Parses how far a transfer goes. Not write-back, which is done at the end of all only: what goes on has none.
 pub(crate) fn column() -> impl TypedValueParser<Value = Column> {
-    PossibleValuesParser::new([
-        PossibleValue::new(Column::Direct.name()).help("past the page cache"),
-        PossibleValue::new(Column::Durable.name()).help("each write to the disk, by fdatasync"),
-        PossibleValue::new(Column::Cached.name()).help("to and from the page cache"),
-    ])
-    .map(|name| match name.as_str() {
-        "durable" => Column::Durable,
-        "cached" => Column::Cached,
-        _ => Column::Direct,
-    })
+    let all = &[
+        (Column::Direct, "past the page cache"),
+        (Column::Durable, "each write to the disk, by fdatasync"),
+        (Column::Cached, "to and from the page cache"),
+    ];
+    one_of(all, Column::name)
 }
 
 pub(crate) fn pid(text: &str) -> Result<Pid> {

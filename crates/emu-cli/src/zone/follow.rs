@@ -5,8 +5,8 @@ use std::time::Instant;
 use emu_core::{Error, Host, Player, Result, Session, Trace, input_file};
 
 use crate::control::{Asked, Source};
+use crate::values::at_end_name;
 use crate::zone::ZoneArgs;
-use crate::zone::trace_end::at_end_name;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Follow {

@@ -7,9 +7,9 @@ use emu_bench::table::width;
 use emu_core::{CpuList, CpuStatus, Delivered, Health, Hertz, SpeedSpec, Status, Stretch, Target};
 
 use crate::output::PREFIX;
+use crate::values::at_end_name;
 use crate::zone::follow::Follow;
 use crate::zone::plan::Plan;
-use crate::zone::trace_end::at_end_name;
 use crate::zone::verification::Verification;
 
 pub(crate) fn opening(plan: &Plan) -> String {
