@@ -12,7 +12,6 @@ use emu_bench::workload::WORKLOADS;
 use emu_core::{AtEnd, Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec};
 use emu_machine::disk::{Column, Operation};
 use emu_machine::doctor::KNOBS;
-use emu_machine::kernel::random_access::THREADS_MAX;
 use jiff::SignedDuration;
 
 pub(crate) const TOLERANCE: &str = "5%";
@@ -184,32 +183,34 @@ pub(crate) fn workloads() -> PossibleValuesParser {
         .into()
 }
 
-/// `example` completes the hint: an option with its value.
-pub(crate) fn whole<T>(text: &str, what: &str, range: RangeInclusive<T>, example: &str) -> Result<T>
+/// Parses a whole number; `example` completes the hint: an option with its value.
+pub(crate) fn whole<T>(
+    what: &'static str,
+    range: RangeInclusive<T>,
+    example: &'static str,
+) -> impl Fn(&str) -> Result<T> + Clone + Send + Sync + 'static
 where
-    T: FromStr + PartialOrd + Display,
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
 {
-    text.trim().parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
-        let (least, most) = range.into_inner();
-        Error::usage(format!("bad {what} `{text}`"))
-            .hint(format!("give a whole number from {least} to {most}: {example}"))
-    })
-}
-
-pub(crate) fn cores(text: &str) -> Result<u16> {
-    whole(text, "number of CPUs", 1..=u16::MAX, "--cores 1,2,4")
+    move |text| {
+        text.trim().parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            Error::usage(format!("bad {what} `{text}`"))
+                .hint(format!("give a whole number from {least} to {most}: {example}"))
+        })
+    }
 }
 
 pub(crate) fn pairs(text: &str) -> Result<u16> {
-    whole(text, "number of pairs", 2..=PAIRS_MOST, "15, say; below 6 no interval reaches 95%")
-}
-
-pub(crate) fn knob_pairs(text: &str) -> Result<u32> {
-    whole(text, "number of pairs", 6..=PAIRS_MOST.into(), "--pairs 12")
+    whole("number of pairs", 2..=PAIRS_MOST, "15, say; below 6 no interval reaches 95%")(text)
 }
 
 pub(crate) fn seed(text: &str) -> Result<u64> {
-    whole(text, "seed", 0..=u64::MAX, "--seed 7")
+    whole("seed", 0..=u64::MAX, "--seed 7")(text)
+}
+
+pub(crate) fn threads(text: &str) -> Result<usize> {
+    whole("number of threads", 1..=256, "--threads 1,2")(text)
 }
 
 pub(crate) fn step(text: &str) -> Result<f64> {
@@ -217,24 +218,6 @@ pub(crate) fn step(text: &str) -> Result<f64> {
     step.ok_or_else(|| {
         Error::usage(format!("bad step `{text}`")).hint("give a number of CPUs above 0: --step 0.1")
     })
-}
-
-pub(crate) fn reps(text: &str) -> Result<usize> {
-    whole(text, "number of repetitions", 1..=1000, "--reps 3")
-}
-
-pub(crate) fn equations(text: &str) -> Result<usize> {
-    let (least, most) = emu_machine::calibrate::EQUATIONS.into_inner();
-    whole(text, "number of equations", least..=most, "--size 1000,5000,10000")
-}
-
-pub(crate) fn hpcc_orders(text: &str) -> Result<usize> {
-    let (least, most) = emu_machine::hpcc::ORDERS.into_inner();
-    whole(text, "number of equations", least..=most, "--sizes 1000,2000,5000")
-}
-
-pub(crate) fn node(text: &str) -> Result<usize> {
-    whole(text, "number of a NUMA node", 0..=1023, "--node 0")
 }
 
 pub(crate) fn setting(text: &str) -> Result<f64> {
@@ -279,14 +262,6 @@ pub(crate) fn period(text: &str) -> Result<Duration> {
     }
     Err(Error::usage(format!("bad period `{text}`: it is not between {PERIOD_MIN:?} and {PERIOD_MAX:?}"))
         .hint(hint))
-}
-
-pub(crate) fn threads(text: &str) -> Result<usize> {
-    whole(text, "number of threads", 1..=256, "--threads 1,2")
-}
-
-pub(crate) fn hpcc_threads(text: &str) -> Result<usize> {
-    whole(text, "number of threads", 1..=THREADS_MAX, "--threads 1,2")
 }
 
 /// Parses a size above zero: `4096`, `4KiB`, `4K`, `64MiB`, `1G`. K, M and G are powers of 1024.
