@@ -11,9 +11,8 @@ use std::time::Duration;
 use emu_bench::distinct;
 use emu_bench::experiment::{Cores, Experiment, Part, Repetitions, Request, Run};
 use emu_bench::numbers::span;
-use emu_bench::record::{About, Machine, Record, seed_from_clock};
+use emu_bench::record::{About, Machine, Record};
 use emu_bench::report::Results;
-use emu_bench::stats::Band;
 use emu_core::{Host, Result};
 
 use crate::commands::report;
@@ -120,18 +119,8 @@ fn request(host: &Host, args: &BenchArgs) -> Result<Request> {
             (_, Some(time)) => Repetitions::Within(time),
             _ => usual.repetitions,
         },
-        sparing: args.quick && args.reps.is_none(),
-        window: usual.window,
-        work: usual.work,
-        lead: usual.lead,
-        spectrum: usual.spectrum,
-        period: args.period,
         exclude_background: args.exclude_background || usual.exclude_background,
-        hold_clock: !args.no_hold_clock,
-        crowd: usual.crowd,
-        tolerance: Band::new(args.tolerance)?,
-        preset: args.preset.map(Preset::name),
-        seed: args.seed.unwrap_or_else(seed_from_clock),
+        ..usual
     })
 }
 
