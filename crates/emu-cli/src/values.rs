@@ -284,10 +284,7 @@ pub(crate) fn size(text: &str) -> Result<u64> {
 }
 
 pub(crate) fn operation() -> impl TypedValueParser<Value = Operation> {
-    one_of(
-        &[(Operation::Read, "blocks are read"), (Operation::Write, "blocks are written")],
-        Operation::name,
-    )
+    one_of(&[(Operation::Read, "blocks are read"), (Operation::Write, "blocks are written")], Operation::name)
 }
 
 /// Parses how far a transfer goes. Not write-back, which is done at the end of all only: what goes on has none.
