@@ -33,7 +33,7 @@ pub(crate) struct CalibrateArgs {
     pub(crate) step: Option<f64>,
 
     /// How often each quota is measured in each order [default: 1; with --preset 25, as published]
-    #[arg(long, value_name = "N", value_parser = values::whole("number of repetitions", 1..=1000, "--reps 3"), allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::whole("number of repetitions", 1..=1000_usize, "--reps 3"), allow_hyphen_values = true)]
     pub(crate) reps: Option<usize>,
 
     /// Equations of the systems of each sample, of which the last one counts [default: 4000; with --quick 2000; with

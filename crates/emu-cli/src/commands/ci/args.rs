@@ -35,7 +35,7 @@ pub(crate) struct CiArgs {
     pub(crate) speeds: Vec<Speed>,
 
     /// Runs at each speed
-    #[arg(short, long, value_name = "N", default_value = "3", value_parser = values::whole("number of runs", 1..=1000, "--reps 3"), allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "N", default_value = "3", value_parser = values::whole("number of runs", 1..=1000_u16, "--reps 3"), allow_hyphen_values = true)]
     pub(crate) reps: u16,
 
     /// End a run that takes longer than this at 100%, or than twice this at 50%

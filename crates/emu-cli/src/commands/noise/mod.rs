@@ -36,7 +36,7 @@ pub(crate) struct NoiseArgs {
     pub(crate) threshold: Option<Duration>,
 
     /// Run on the CPUs of this NUMA node alone
-    #[arg(long, value_name = "N", value_parser = values::whole("number of a NUMA node", 0..=1023, "--node 0"), allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::whole("number of a NUMA node", 0..=1023_usize, "--node 0"), allow_hyphen_values = true)]
     pub(crate) node: Option<usize>,
 
     /// Turn the other threads of each core off meanwhile; what is bound to one of them may lose that binding
