@@ -10,8 +10,8 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{
-    alone, as_written, emu, eventually, finish, groups_of, is_root, run, skip, some_method, start,
-    until_it_takes, words,
+    alone, as_written, assert_refused, emu, eventually, finish, groups_of, is_root, run, skip, some_method,
+    start, until_it_takes, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -112,6 +112,12 @@ fn a_tool_is_measured_beside_a_method_and_quoted() {
     let checked = splice(Some("--check"));
     assert_eq!(checked.code(), Some(0), "{}", checked.stderr);
     assert_eq!(fs::read_to_string(&document).unwrap(), text);
+
+    let page = dir.path().join("bare.md");
+    fs::write(&page, "# A page\n").unwrap();
+    let checked = run(emu(["report", "--check", "--splice"]).args([&document, &page]), "");
+    assert_refused(&checked, 2, "a document that marks no table");
+    assert!(unwrapped(&checked.stderr).contains("bare.md"), "{}", checked.stderr);
 }
 
 #[test]

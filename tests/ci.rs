@@ -192,6 +192,44 @@ fn a_run_that_takes_too_long_is_ended_with_all_it_began() {
 }
 
 #[test]
+fn a_command_begins_with_no_signal_blocked() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let blocked = "! grep -q SigBlk:.*[1-9a-f] /proc/self/status";
+    fs::write(folder.path().join("blocked"), blocked).unwrap();
+    let ended = ci(folder.path(), "--speeds 100%,50% --reps 1 -- sh blocked");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+}
+
+#[test]
+fn a_run_that_stops_counts_as_timed_out() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // One stops for good, one whenever it is continued, and one stops where its emu does not follow.
+    for (suite, options) in [
+        ("kill -TSTP $$; sleep 300", ""),
+        ("trap '' TERM; while :; do kill -TSTP $$; done", ""),
+        ("kill -STOP $$; sleep 300", "--timeout 2s"),
+    ] {
+        fs::write(folder.path().join("suite"), suite).unwrap();
+        let ended =
+            ci(folder.path(), &format!("--speeds 100%,50% --reps 1 {options} --json ci.json -- sh suite"));
+        assert_eq!(ended.code(), Some(1), "{suite}: {}", ended.stderr);
+        let json = written(folder.path());
+        assert_eq!(json["runs"][0]["outcome"], "timed-out", "{suite}");
+        let says_why = unwrapped(&ended.stderr).contains("nobody continues it");
+        assert_eq!(says_why, options.is_empty(), "{suite}: {}", ended.stderr);
+        assert_nothing_left(ended.pid);
+    }
+}
+
+#[test]
 fn what_cannot_be_compared_or_read_is_refused() {
     let _alone = alone();
     if !can_emulate() {

@@ -109,7 +109,7 @@ impl Terminal {
     }
 
     /// The process ID of the one emu that the shell has as its child.
-    fn emu(&self) -> u32 {
+    pub(crate) fn emu(&self) -> u32 {
         until_child(self.shell_pid(), "emu") as u32
     }
 
@@ -230,6 +230,32 @@ fn ctrl_z_stops_the_job_fg_and_bg_continue_it() {
         let said = terminal.line("wait %1; echo code-$?");
         assert!(said.contains("code-5"), "{said}");
         assert!(groups_of(pid).is_empty());
+    });
+}
+
+#[test]
+fn ctrl_z_stops_the_run_of_a_test_command() {
+    with_each_method(|terminal, method| {
+        let dir = tempfile::tempdir().unwrap();
+        let json = dir.path().join("ci.json");
+        // Longer than the time that it runs, and shorter than that and the time for which it is stopped.
+        let options = format!("--speeds 100%,50% --reps 1 --timeout 4s --json {}", json.display());
+        terminal
+            .send(&format!("{EMU} ci --quiet --method {method} --cpus 0 {options} -- sh -c 'sleep 1.5'\n"));
+        let pid = terminal.emu();
+        let run = until_child(pid, "emu");
+        let command = until_child(run as u32, "sh");
+        terminal.send("\x1a");
+        terminal.wait_for(PROMPT);
+        terminal.wait_for_stopped_job();
+        assert!([pid as i32, run].iter().all(|emu| state(*emu) == Some('T')), "{method}");
+        assert!(matches!(state(command), Some('T' | 'D')), "{method}");
+        thread::sleep(Duration::from_secs(4));
+        terminal.send("fg\n");
+        terminal.wait_for(PROMPT);
+        assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-0"), "{method}");
+        let json: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+        assert!(json["runs"][0]["wall_ns"].as_u64().unwrap() < 4_000_000_000, "{json}");
     });
 }
 

@@ -1,9 +1,12 @@
 //! `emu node` on a terminal: a list that is watched, and an interactive shell on a node.
 
 use emu_core::Trait;
+use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::common::{EMU, alone, can_emulate, eventually, skip, state, until_child};
+use crate::common::{
+    EMU, alone, can_emulate, emu, eventually, run, skip, state, until_child, until_it_takes,
+};
 use crate::job_control::{PROMPT, Terminal, shells, with_each_method};
 use crate::node::{Node, emu_node};
 
@@ -36,6 +39,34 @@ fn a_watched_list_shows_what_changes_until_ctrl_c() {
     terminal.send("\x03");
     terminal.wait_for(PROMPT);
     assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-0"));
+}
+
+#[test]
+fn making_a_node_stops_and_continues_as_a_job() {
+    let _alone = alone();
+    let shells = shells();
+    let Some(shell) = shells.first().filter(|_| can_emulate()) else {
+        skip("there is no shell with job control, or no method works here");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let profile = dir.path().join("profile.json");
+    assert_eq!(run(emu(["profile", "--quick", "--quiet"]).arg(&profile), "").code(), Some(0));
+    let mut terminal = Terminal::open(shell);
+    // It measures for a while before the node is there.
+    terminal.send(&format!("{EMU} node create one --cpus 0 --like {}\n", profile.display()));
+    let pid = terminal.emu();
+    until_it_takes(until_child(pid, "emu") as u32, Signal::SIGTERM);
+    terminal.send("\x1a");
+    terminal.wait_for(PROMPT);
+    terminal.wait_for_stopped_job();
+    assert_eq!(state(pid as i32), Some('T'));
+    terminal.send("fg\n");
+    eventually("it is continued", || state(pid as i32) != Some('T'));
+    terminal.send("\x03");
+    terminal.wait_for(PROMPT);
+    assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-130"));
+    assert_eq!(emu_node("list --json").code(), Some(0));
 }
 
 #[test]

@@ -5,14 +5,12 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, ErrorKind, Result, SignalMask};
+use emu_core::{Error, Result, SignalMask};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-
-use crate::exit::Failure;
 
 /// What a terminal sends to its whole foreground group, a command of ours included.
 const FROM_TERMINAL: [Signal; 8] = [
@@ -126,43 +124,6 @@ impl Signals {
     }
 }
 
-/// The signals that come while something is measured before the command begins.
-pub(crate) struct Meanwhile<'a> {
-    signals: &'a Signals,
-    ending: Option<Signal>,
-    is_to_stop: bool,
-}
-
-impl<'a> Meanwhile<'a> {
-    pub(crate) fn new(signals: &'a Signals) -> Self {
-        Self { signals, ending: None, is_to_stop: false }
-    }
-
-    /// Fails where one that has come asks to end.
-    pub(crate) fn look(&mut self) -> Result<()> {
-        while let Some(received) = self.signals.next()? {
-            self.is_to_stop |= received.signal == Signal::SIGTSTP;
-            if self.signals.is_ending(received) {
-                self.ending = Some(received.signal);
-                return Err(Error::new(ErrorKind::Failed, "ended by a signal"));
-            }
-        }
-        Ok(())
-    }
-
-    /// What was measured, or the signal that has ended it.
-    pub(crate) fn end<T>(self, measured: Result<T>) -> Result<T, Failure> {
-        if let Some(signal) = self.ending {
-            return Err(Failure::interrupted(signal));
-        }
-        if self.is_to_stop {
-            // With the command, which is not there yet.
-            put_back(Signal::SIGTSTP);
-        }
-        Ok(measured?)
-    }
-}
-
 fn ignores(signal: Signal) -> bool {
     let status = procfs::process::Process::myself().and_then(|process| process.status());
     status.is_ok_and(|status| status.sigign & (1 << (signal as u32 - 1)) != 0)
@@ -185,10 +146,6 @@ pub(crate) fn readable(fds: &[BorrowedFd<'_>], limit: Duration) -> Result<Vec<bo
 
 pub(crate) fn until(due: Option<Instant>, most: Duration) -> Duration {
     due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most))
-}
-
-fn put_back(signal: Signal) {
-    let _ = kill(Pid::this(), signal);
 }
 
 /// Stops emu itself, as a shell expects of a job; returns when it is continued. The signal goes to the process, so that it

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use emu_bench::workload::WORKLOADS;
-use emu_core::{Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec};
+use emu_core::{AtEnd, Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec};
 use emu_machine::disk::{Column, Operation};
 use emu_machine::doctor::KNOBS;
-use emu_machine::kernel::random_access::THREADS_MAX;
 use jiff::SignedDuration;
 
 pub(crate) const TOLERANCE: &str = "5%";
@@ -135,15 +134,40 @@ pub(crate) fn round_name(round: Round) -> &'static str {
 }
 
 pub(crate) fn round() -> impl TypedValueParser<Value = Round> {
-    PossibleValuesParser::new([
-        PossibleValue::new(round_name(Round::Nearest)).help("the nearest one"),
-        PossibleValue::new(round_name(Round::Down)).help("the next lower one"),
-        PossibleValue::new(round_name(Round::Up)).help("the next higher one"),
-    ])
-    .map(|name| match name.as_str() {
-        "down" => Round::Down,
-        "up" => Round::Up,
-        _ => Round::Nearest,
+    let all = &[
+        (Round::Nearest, "the nearest one"),
+        (Round::Down, "the next lower one"),
+        (Round::Up, "the next higher one"),
+    ];
+    one_of(all, round_name)
+}
+
+pub(crate) fn at_end_name(at_end: AtEnd) -> &'static str {
+    match at_end {
+        AtEnd::Hold => "hold",
+        AtEnd::Loop => "loop",
+        AtEnd::Full => "full",
+    }
+}
+
+/// Parses what comes after the end of a trace.
+pub(crate) fn at_end() -> impl TypedValueParser<Value = AtEnd> {
+    let all = &[
+        (AtEnd::Hold, "its last speed stays"),
+        (AtEnd::Loop, "it begins anew"),
+        (AtEnd::Full, "full speed; `attach` ends"),
+    ];
+    one_of(all, at_end_name)
+}
+
+/// Parses the name of one of these, each with its help.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [(T, &'static str)],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let names = all.iter().map(|(one, help)| PossibleValue::new(name(*one)).help(*help));
+    PossibleValuesParser::new(names).try_map(move |word| {
+        all.iter().map(|(one, _)| *one).find(|one| name(*one) == word).ok_or("there is no such name")
     })
 }
 
@@ -159,32 +183,34 @@ pub(crate) fn workloads() -> PossibleValuesParser {
         .into()
 }
 
-/// `example` completes the hint: an option with its value.
-pub(crate) fn whole<T>(text: &str, what: &str, range: RangeInclusive<T>, example: &str) -> Result<T>
+/// Parses a whole number; `example` completes the hint: an option with its value.
+pub(crate) fn whole<T>(
+    what: &'static str,
+    range: RangeInclusive<T>,
+    example: &'static str,
+) -> impl Fn(&str) -> Result<T> + Clone + Send + Sync + 'static
 where
-    T: FromStr + PartialOrd + Display,
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
 {
-    text.trim().parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
-        let (least, most) = range.into_inner();
-        Error::usage(format!("bad {what} `{text}`"))
-            .hint(format!("give a whole number from {least} to {most}: {example}"))
-    })
-}
-
-pub(crate) fn cores(text: &str) -> Result<u16> {
-    whole(text, "number of CPUs", 1..=u16::MAX, "--cores 1,2,4")
+    move |text| {
+        text.trim().parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            Error::usage(format!("bad {what} `{text}`"))
+                .hint(format!("give a whole number from {least} to {most}: {example}"))
+        })
+    }
 }
 
 pub(crate) fn pairs(text: &str) -> Result<u16> {
-    whole(text, "number of pairs", 2..=PAIRS_MOST, "15, say; below 6 no interval reaches 95%")
-}
-
-pub(crate) fn knob_pairs(text: &str) -> Result<u32> {
-    whole(text, "number of pairs", 6..=PAIRS_MOST.into(), "--pairs 12")
+    whole("number of pairs", 2..=PAIRS_MOST, "15, say; below 6 no interval reaches 95%")(text)
 }
 
 pub(crate) fn seed(text: &str) -> Result<u64> {
-    whole(text, "seed", 0..=u64::MAX, "--seed 7")
+    whole("seed", 0..=u64::MAX, "--seed 7")(text)
+}
+
+pub(crate) fn threads(text: &str) -> Result<usize> {
+    whole("number of threads", 1..=256, "--threads 1,2")(text)
 }
 
 pub(crate) fn step(text: &str) -> Result<f64> {
@@ -192,24 +218,6 @@ pub(crate) fn step(text: &str) -> Result<f64> {
     step.ok_or_else(|| {
         Error::usage(format!("bad step `{text}`")).hint("give a number of CPUs above 0: --step 0.1")
     })
-}
-
-pub(crate) fn reps(text: &str) -> Result<usize> {
-    whole(text, "number of repetitions", 1..=1000, "--reps 3")
-}
-
-pub(crate) fn equations(text: &str) -> Result<usize> {
-    let (least, most) = emu_machine::calibrate::EQUATIONS.into_inner();
-    whole(text, "number of equations", least..=most, "--size 1000,5000,10000")
-}
-
-pub(crate) fn hpcc_orders(text: &str) -> Result<usize> {
-    let (least, most) = emu_machine::hpcc::ORDERS.into_inner();
-    whole(text, "number of equations", least..=most, "--sizes 1000,2000,5000")
-}
-
-pub(crate) fn node(text: &str) -> Result<usize> {
-    whole(text, "number of a NUMA node", 0..=1023, "--node 0")
 }
 
 pub(crate) fn setting(text: &str) -> Result<f64> {
@@ -256,14 +264,6 @@ pub(crate) fn period(text: &str) -> Result<Duration> {
         .hint(hint))
 }
 
-pub(crate) fn threads(text: &str) -> Result<usize> {
-    whole(text, "number of threads", 1..=256, "--threads 1,2")
-}
-
-pub(crate) fn hpcc_threads(text: &str) -> Result<usize> {
-    whole(text, "number of threads", 1..=THREADS_MAX, "--threads 1,2")
-}
-
 /// Parses a size above zero: `4096`, `4KiB`, `4K`, `64MiB`, `1G`. K, M and G are powers of 1024.
 pub(crate) fn size(text: &str) -> Result<u64> {
     let bad = || {
@@ -284,28 +284,17 @@ pub(crate) fn size(text: &str) -> Result<u64> {
 }
 
 pub(crate) fn operation() -> impl TypedValueParser<Value = Operation> {
-    PossibleValuesParser::new([
-        PossibleValue::new(Operation::Read.name()).help("blocks are read"),
-        PossibleValue::new(Operation::Write.name()).help("blocks are written"),
-    ])
-    .map(|name| match name.as_str() {
-        "write" => Operation::Write,
-        _ => Operation::Read,
-    })
+    one_of(&[(Operation::Read, "blocks are read"), (Operation::Write, "blocks are written")], Operation::name)
 }
 
 /// Parses how far a transfer goes. Not write-back, which is done at the end of all only: what goes on has none.
 pub(crate) fn column() -> impl TypedValueParser<Value = Column> {
-    PossibleValuesParser::new([
-        PossibleValue::new(Column::Direct.name()).help("past the page cache"),
-        PossibleValue::new(Column::Durable.name()).help("each write to the disk, by fdatasync"),
-        PossibleValue::new(Column::Cached.name()).help("to and from the page cache"),
-    ])
-    .map(|name| match name.as_str() {
-        "durable" => Column::Durable,
-        "cached" => Column::Cached,
-        _ => Column::Direct,
-    })
+    let all = &[
+        (Column::Direct, "past the page cache"),
+        (Column::Durable, "each write to the disk, by fdatasync"),
+        (Column::Cached, "to and from the page cache"),
+    ];
+    one_of(all, Column::name)
 }
 
 pub(crate) fn pid(text: &str) -> Result<Pid> {

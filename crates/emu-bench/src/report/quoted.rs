@@ -177,9 +177,10 @@ fn beside(records: &[Results]) -> Table {
     table
 }
 
-/// The document with its tables as the records have them now. `read` gives the results of records; an error names the line.
+/// The document with its tables as the records have them now. `read` gives the results of records; an error names the line. A
+/// document that marks no table is an error, too.
 pub fn spliced(document: &str, read: &dyn Fn(&[PathBuf]) -> Result<Vec<Results>>) -> Result<String> {
-    let mut text = String::new();
+    let (mut text, mut tables) = (String::new(), 0);
     let mut lines = document.split_inclusive('\n').enumerate();
     while let Some((number, line)) = lines.next() {
         text.push_str(line);
@@ -195,6 +196,12 @@ pub fn spliced(document: &str, read: &dyn Fn(&[PathBuf]) -> Result<Vec<Results>>
         let records = read(&folders)
             .map_err(|why| why.during(format!("cannot write the table of line {}", number + 1)))?;
         let _ = writeln!(text, "\n{}\n{END}", table.markdown(&records));
+        tables += 1;
+    }
+    if tables == 0 {
+        return Err(Error::usage("it marks no table").hint(format!(
+            "mark one by a line {BEGIN}DIR --table NAME{CLOSE}, and end it with a line {END}"
+        )));
     }
     Ok(text)
 }
@@ -237,7 +244,12 @@ mod tests {
         assert!(new.ends_with("\n<!-- end of the table -->\nafter"), "{new}");
         assert!(!new.contains("old"));
         assert_eq!(spliced(&new, &nothing).unwrap(), new);
-        assert_eq!(spliced("no table\n", &nothing).unwrap(), "no table\n");
+    }
+
+    #[test]
+    fn a_document_without_a_mark_has_nothing_to_check() {
+        let error = spliced("no table\n", &nothing).unwrap_err();
+        assert_eq!(error.to_string(), "it marks no table");
     }
 
     #[test]

@@ -86,6 +86,7 @@ fn with_values(command: &str, arg: Arg) -> Arg {
         ("attach", "name", _) => arg.add(ArgValueCandidates::new(names)),
         ("exec" | "set" | "remove", "name", _) => arg.add(ArgValueCandidates::new(nodes)),
         (_, _, "FILE" | "LOCAL" | "OTHER" | "SVG") => arg.value_hint(ValueHint::FilePath),
+        (_, "junit", _) => arg.value_hint(ValueHint::AnyPath),
         (_, _, "DIR" | "PATH") => arg.value_hint(ValueHint::DirPath),
         _ => arg,
     }
@@ -218,6 +219,15 @@ mod tests {
         assert!(next("emu run --cpus ").contains(&first));
         assert!(!next(&format!("emu run --cpus {first},")).contains(&format!("{first},{first}")));
         assert_eq!(next("emu run --cpus x"), [""; 0]);
+    }
+
+    #[test]
+    fn files_come_where_a_file_or_a_folder_may() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("junit.xml"), "").unwrap();
+        let line = |option| next(&format!("emu {option} {}/", dir.path().display()));
+        assert_eq!(line("ci --junit"), [dir.path().join("junit.xml").display().to_string()]);
+        assert_eq!(line("noise --out"), [""; 0], "it is to be a folder");
     }
 
     #[test]

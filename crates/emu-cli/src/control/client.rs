@@ -108,34 +108,7 @@ pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<Li
             .hint("`emu top` lists those that there are"));
     };
     outcome?;
-    change(session.pid, &Setting::of_speed(speed)).map(|()| session)
-}
-
-pub(crate) fn change(emu: Pid, to: &Setting) -> Result<()> {
-    order(emu, &Request::Set(to.clone()))
-}
-
-/// Has a process join the node of this emu, as part of a member if it is one.
-pub(crate) fn join(emu: Pid, pid: Pid, of: Option<Member>) -> Result<()> {
-    order(emu, &Request::Join(pid, of))
-}
-
-/// Has processes leave the node of this emu, with their children.
-pub(crate) fn leave(emu: Pid, pids: &[Pid]) -> Result<()> {
-    order(emu, &Request::Leave(pids.to_vec()))
-}
-
-/// Has what this member has from now on join the node of this emu, as soon as it comes.
-pub(crate) fn watch(emu: Pid, member: &Member) -> Result<()> {
-    order(emu, &Request::Watch(member.clone()))
-}
-
-pub(crate) fn unwatch(emu: Pid, member: &Member) -> Result<()> {
-    order(emu, &Request::Unwatch(member.clone()))
-}
-
-pub(crate) fn remove(emu: Pid, how: Removal) -> Result<()> {
-    order(emu, &Request::Remove(how))
+    order(session.pid, &Request::Set(Setting::of_speed(speed))).map(|()| session)
 }
 
 pub(crate) fn working(emu: Pid) -> Result<Working> {
@@ -145,7 +118,8 @@ pub(crate) fn working(emu: Pid) -> Result<Working> {
     }
 }
 
-fn order(emu: Pid, request: &Request) -> Result<()> {
+/// Has the emu do what is requested; fails with its words where it refuses.
+pub(crate) fn order(emu: Pid, request: &Request) -> Result<()> {
     match ask(emu, request)? {
         Reply::Refused { kind, why, hint } => {
             let error = Error::new(kind, why);

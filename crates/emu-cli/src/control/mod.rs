@@ -8,9 +8,7 @@ mod member;
 mod server;
 mod source;
 
-pub(crate) use client::{
-    Working, asked, change, join, leave, remove, sessions, set_speed, unwatch, watch, working,
-};
+pub(crate) use client::{Working, asked, order, sessions, set_speed, working};
 pub(crate) use member::{Joined, Member};
 pub(crate) use server::{Asked, Change, Control};
 pub(crate) use source::Source;
@@ -30,7 +28,7 @@ use serde::{Deserialize, Serialize};
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Request {
+pub(crate) enum Request {
     /// How the emulation goes.
     Status,
     /// Another speed, or memory.
@@ -39,7 +37,7 @@ enum Request {
     Join(Pid, Option<Member>),
     /// That processes leave the node, with their children.
     Leave(Vec<Pid>),
-    /// That what this member has later joins the node, too.
+    /// That what this member has later joins the node, too, as soon as it comes.
     Watch(Member),
     /// That it does no longer.
     Unwatch(Member),

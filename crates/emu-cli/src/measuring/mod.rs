@@ -35,7 +35,7 @@ pub(crate) struct Task<'a, P> {
 pub(crate) struct Measuring {
     name: String,
     about: About,
-    ending: Ending,
+    ending: Ending<Signals>,
     progress: Progress,
     record: Option<Record>,
     json: bool,

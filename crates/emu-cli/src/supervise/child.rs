@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use emu_core::{Error, ErrorKind, Pid, Result, Roots};
+use emu_core::{Error, ErrorKind, Pid, Result, Roots, sleep};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{self, Id, WaitPidFlag};
 use rustix::io::Errno;
@@ -13,6 +14,9 @@ use rustix::process::{
 };
 
 use crate::exit::Exit;
+
+/// How long a command may take to stop after a signal to stop: some put their terminal in order first.
+const STOPPING: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
@@ -68,6 +72,18 @@ impl Child {
         }
     }
 
+    /// Whether it stops within a moment.
+    pub(crate) fn stops_soon(&self) -> bool {
+        let begin = Instant::now();
+        while !self.is_stopped() {
+            if begin.elapsed() > STOPPING {
+                return false;
+            }
+            sleep(Duration::from_millis(2));
+        }
+        true
+    }
+
     /// Takes the ends of other children, whose own parents have left them behind.
     pub(crate) fn reap_others(&self) {
         let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
@@ -119,7 +135,6 @@ fn state_in(stat: &str) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
 
     #[test]
     fn the_state_is_found_behind_any_name() {

@@ -8,7 +8,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Result, sleep};
+use emu_core::{Error, Result};
 use nix::sys::signal::{Signal, kill};
 
 use crate::exit::Exit;
@@ -17,9 +17,6 @@ use crate::supervise::child::{Child, News};
 
 /// How often what is in force is looked at for news.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// How long a command may take to stop after a signal to stop: some put their terminal in order first.
-const STOPPING: Duration = Duration::from_millis(200);
 
 /// What emu keeps in force while the command runs: an emulation, a tuning.
 pub(crate) trait InForce {
@@ -145,10 +142,10 @@ impl<'a, H: InForce> Supervisor<'a, H> {
         // stopped by one (signal(7)). SIGTTIN and SIGTTOU come again by themselves.
         let may_be_lost = in_force.stops_processes() && signal == Signal::SIGTSTP;
         in_force.while_paused(&mut || {
-            let mut stopped = stops_soon(child);
+            let mut stopped = child.stops_soon();
             if !stopped && may_be_lost {
                 send(signal)?;
-                stopped = stops_soon(child);
+                stopped = child.stops_soon();
             }
             if !stopped {
                 return Ok(());
@@ -166,17 +163,6 @@ impl<'a, H: InForce> Supervisor<'a, H> {
 fn to_group(signal: Signal) -> Result<()> {
     kill(nix::unistd::Pid::from_raw(0), signal)
         .map_err(|e| Error::io(format!("cannot send {signal} to the process group"), e.into()))
-}
-
-fn stops_soon(child: &Child) -> bool {
-    let begin = Instant::now();
-    while !child.is_stopped() {
-        if begin.elapsed() > STOPPING {
-            return false;
-        }
-        sleep(Duration::from_millis(2));
-    }
-    true
 }
 
 fn own_pid() -> i32 {

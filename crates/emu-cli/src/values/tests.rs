@@ -53,24 +53,9 @@ fn whole_numbers_out_of_range_are_refused_with_an_example() {
         assert_eq!(error.to_string(), format!("bad number of threads `{text}`"));
         assert_eq!(error.hint_text().as_deref(), Some("give a whole number from 1 to 256: --threads 1,2"));
     }
-    assert_eq!((hpcc_threads("128").unwrap(), hpcc_threads("129").is_err()), (128, true));
     assert_eq!((pairs("2").unwrap(), pairs("1000").unwrap()), (2, 1000));
-    assert_eq!((pairs("1").is_err(), pairs("1001").is_err(), knob_pairs("5").is_err()), (true, true, true));
+    assert_eq!((pairs("1").is_err(), pairs("1001").is_err()), (true, true));
     assert_eq!((seed("0").unwrap(), seed("x").is_err(), seed("-1").is_err()), (0, true, true));
-}
-
-#[test]
-fn sizes_of_systems_and_repetitions_have_limits() {
-    assert_eq!(
-        (reps("25").unwrap(), equations("10000").unwrap(), hpcc_orders("200").unwrap()),
-        (25, 10_000, 200)
-    );
-    assert_eq!((node("0").unwrap(), node("-1").is_err()), (0, true));
-    for text in ["", "0", "-1", "99", "1e3", "18446744073709551616"] {
-        assert!(equations(text).unwrap_err().hint_text().unwrap().contains("--size"), "{text}");
-        assert!(hpcc_orders(text).unwrap_err().hint_text().unwrap().contains("--sizes"), "{text}");
-    }
-    assert!(["0", "1001"].iter().all(|text| reps(text).is_err()));
 }
 
 #[test]

@@ -7,7 +7,6 @@ use emu_machine::profile::Metric;
 
 use crate::options::{flag, option};
 use crate::values::{self, MethodChoice};
-use crate::zone::trace_end;
 
 /// What to emulate, for `run`, `attach` and `node create`.
 #[derive(Debug, Args)]
@@ -16,7 +15,7 @@ pub(crate) struct ZoneArgs {
     pub(crate) wanted: WantedArgs,
 
     /// What comes after the end of the trace [default: hold]
-    #[arg(long, value_name = "WHAT", value_parser = trace_end::at_end())]
+    #[arg(long, value_name = "WHAT", value_parser = values::at_end())]
     pub(crate) trace_end: Option<AtEnd>,
 
     /// By what --like compares: loop, int, fp, linpack, memory, latency, geomean or command:'…' [default: loop]

@@ -5,18 +5,18 @@ use std::time::Instant;
 use emu_core::{Error, Host, Player, Result, Session, Trace, input_file};
 
 use crate::control::{Asked, Source};
+use crate::values::at_end_name;
 use crate::zone::ZoneArgs;
-use crate::zone::trace_end::at_end_name;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Follow {
     pub(crate) source: Source,
     pub(crate) player: Player,
     /// When the speed was set last.
-    changed: Option<Instant>,
+    pub(crate) changed: Option<Instant>,
     pub(crate) changes: u64,
     /// Why a speed was not set, the first time.
-    refused: Option<String>,
+    pub(crate) refused: Option<String>,
 }
 
 impl Follow {
@@ -40,14 +40,6 @@ impl Follow {
                 self.refused.get_or_insert_with(why);
             }
         }
-    }
-
-    pub(crate) fn changed(&self) -> Option<Instant> {
-        self.changed
-    }
-
-    pub(crate) fn problem(&self) -> Option<&str> {
-        self.refused.as_deref()
     }
 }
 

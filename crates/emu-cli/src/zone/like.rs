@@ -13,10 +13,11 @@ use emu_machine::profile::{Build, Found, Metric, Profile, Scorer, Wanted, find};
 use serde::{Deserialize, Serialize};
 
 use crate::control::Source;
+use crate::ending::Ending;
 use crate::exit::Failure;
 use crate::output;
 use crate::output::progress::Progress;
-use crate::signals::{Meanwhile, Signals};
+use crate::signals::Signals;
 use crate::values::MethodChoice;
 use crate::zone::ZoneArgs;
 
@@ -128,17 +129,18 @@ impl Like {
             Session::begin(&prepared, "like", Tasks::Processes(vec![scorer.pid()]))
         };
         let progress = Progress::new(Duration::ZERO);
-        let mut meanwhile = Meanwhile::new(signals);
+        let mut ending = Ending::new(signals);
         let mut watch = |what: Option<&str>| {
             if let Some(what) = what {
                 progress.show_alone(what);
             }
-            meanwhile.look()
+            ending.look()
         };
         let wanted = Wanted { host, profile, metric: &metric, cpu: first };
         let found = find(&wanted, &mut engage, &mut watch);
         progress.clear();
-        let found = meanwhile.end(found)?;
+        ending.by_signal(found.as_ref().err())?;
+        let found = found?;
         let target = |relative: f64| Target { share: (found.share * relative).min(1.0), clock: None };
         let targets =
             cpus.iter().zip(profile.relative()).map(|(cpu, relative)| (cpu, target(relative))).collect();

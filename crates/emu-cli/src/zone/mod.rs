@@ -8,7 +8,6 @@ pub(crate) mod plan;
 pub(crate) mod record;
 pub(crate) mod summary;
 pub(crate) mod tell;
-mod trace_end;
 pub(crate) mod verification;
 
 pub(crate) use args::{DemandArgs, TellArgs, ZoneArgs};

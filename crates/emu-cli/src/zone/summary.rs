@@ -7,9 +7,9 @@ use emu_bench::table::width;
 use emu_core::{CpuList, CpuStatus, Delivered, Health, Hertz, SpeedSpec, Status, Stretch, Target};
 
 use crate::output::PREFIX;
+use crate::values::at_end_name;
 use crate::zone::follow::Follow;
 use crate::zone::plan::Plan;
-use crate::zone::trace_end::at_end_name;
 use crate::zone::verification::Verification;
 
 pub(crate) fn opening(plan: &Plan) -> String {
@@ -172,7 +172,6 @@ fn clocks(cpus: &[&CpuStatus]) -> Option<String> {
     Some(format!("{list:#}: clock set to {set}, {measured}"))
 }
 
-/// `CPU 0`, `CPUs 0-1`.
 /// CPUs, what they are asked, what is set, and what is delivered so far: a row for all that are alike.
 pub(crate) fn columns(status: &Status) -> Vec<[String; 4]> {
     let asked =

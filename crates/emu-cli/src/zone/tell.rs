@@ -79,8 +79,8 @@ impl Report {
         let stretches = session.take_stretches();
         self.record.steps(&stretches, follow);
         if let Some(follow) = follow {
-            self.changed = follow.changed().or(self.changed);
-            self.tell(&follow.problem().map(str::to_owned).into_iter().collect::<Vec<_>>());
+            self.changed = follow.changed.or(self.changed);
+            self.tell(follow.refused.as_slice());
             for line in summary::followed(follow, &stretches) {
                 self.reporter.say(&line);
             }

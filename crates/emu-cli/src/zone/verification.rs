@@ -7,8 +7,9 @@ use emu_bench::verify::{Delivered, Pair, SessionEmulated, delivered};
 use emu_core::{AsNs, Error, ErrorKind};
 use serde::Serialize;
 
+use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
-use crate::signals::{Meanwhile, Signals};
+use crate::signals::Signals;
 use crate::zone::plan::Plan;
 
 /// What was measured.
@@ -66,9 +67,10 @@ impl Verification {
 pub(crate) fn verify(plan: &Plan, signals: &Signals) -> Result<Verification, Failure> {
     let prepared = &plan.prepared;
     let mut emulated = SessionEmulated::named(prepared.host(), prepared.demand(), prepared.method().id())?;
-    let mut meanwhile = Meanwhile::new(signals);
-    let measured = delivered(&mut emulated, prepared.demand(), &mut |_: &Pair| meanwhile.look());
-    let (window, cpus) = meanwhile.end(measured)?;
+    let mut ending = Ending::new(signals);
+    let measured = delivered(&mut emulated, prepared.demand(), &mut |_: &Pair| ending.go_on());
+    ending.by_signal(measured.as_ref().err())?;
+    let (window, cpus) = measured?;
     Ok(Verification { window, cpus })
 }
 

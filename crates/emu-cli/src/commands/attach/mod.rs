@@ -1,27 +1,80 @@
 //! `emu attach`: slows down what runs already.
 
-mod args;
 mod target;
 
-pub(crate) use args::AttachArgs;
 pub(crate) use target::Target;
 
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use emu_bench::numbers::span;
-use emu_core::{Host, Result, Session, Status, Targets};
+use emu_core::{Host, Pid, Result, Session, Status, Targets};
 use nix::sys::signal::Signal;
 
 use crate::control::Control;
 use crate::exit::{Exit, Failure};
-use crate::host;
 use crate::output::file::OutputFile;
 use crate::signals::{self, Came, Signals, until};
 use crate::zone::follow::Following;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
 use crate::zone::tell::Report;
+use crate::zone::{TellArgs, ZoneArgs};
+use crate::{host, values};
+
+const EXAMPLES: &str = "\
+Examples:
+  emu attach --pid 1234,1240 --speed 40%
+  emu attach --name redis-server --speed 25%
+  emu attach --unit postgresql --speed 50%
+  emu attach --container web --trace laptop.csv
+  emu attach --cgroup /user.slice/x.scope --speed 1.2GHz --for 10m";
+
+/// What is slowed.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct TargetArgs {
+    /// Processes, with their threads and children
+    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = values::pid, allow_hyphen_values = true)]
+    pub(crate) pid: Vec<Pid>,
+
+    /// Everything in a cgroup: /user.slice/x.scope, or its folder
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<PathBuf>,
+
+    /// A unit of systemd: redis.service, or redis; also after it was restarted
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
+
+    /// A container of Docker, Podman, containerd, CRI-O or LXC, by name or ID; also after it was restarted
+    #[arg(long, value_name = "CONTAINER")]
+    pub(crate) container: Option<String>,
+
+    /// All processes of this name, with their threads and children
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+/// Slow down what runs already, until Ctrl-C or its end
+#[derive(Debug, Args)]
+#[command(override_usage = "emu attach <--pid PID|--name NAME|--unit UNIT|…> --speed SPEED [OPTIONS]")]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::TABLE))]
+pub(crate) struct AttachArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+
+    /// End after this time
+    #[arg(long = "for", value_name = "DURATION", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) limit: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) zone: ZoneArgs,
+
+    #[command(flatten)]
+    pub(crate) report: TellArgs,
+}
 
 /// How often the emulation's status and the cgroup are looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -118,12 +171,16 @@ fn returned(
     let patience = Instant::now() + RESTART;
     report.tell(&[format!("{of} has ended; emu waits {} for it to be started again", span(RESTART))]);
     let until = end.map_or(patience, |end| end.min(patience));
-    while signals.wait_for_end(&[], Some(until), LOOK_FOR_RESTART)? != Came::End {
+    loop {
+        match signals.wait_for_end(&[], Some(until), LOOK_FOR_RESTART)? {
+            Came::End => return Ok(None),
+            Came::Stop => signals::stop_self(Signal::SIGTSTP),
+            Came::Nothing => {}
+        }
         if let Some(again) = target.again(host) {
             return Ok(Some(again));
         }
     }
-    Ok(None)
 }
 
 fn watch(

@@ -11,7 +11,7 @@ use emu_core::{Error, Host, Pid, Result, Roots, Tasks, line_of, named};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::args::TargetArgs;
+use super::TargetArgs;
 use crate::signals::readable;
 
 #[derive(Debug)]

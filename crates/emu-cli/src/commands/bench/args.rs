@@ -48,7 +48,7 @@ pub(crate) struct BenchArgs {
     pub(crate) speeds: Vec<Speed>,
 
     /// Numbers of CPUs to run on [default: 1, 2, 4 … as there are, or the preset's; with --quick as many as the work can fill]
-    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::cores, allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::whole("number of CPUs", 1..=u16::MAX, "--cores 1,2,4"), allow_hyphen_values = true)]
     pub(crate) cores: Vec<u16>,
 
     /// Pairs of a native and an emulated sample for each method, work and speed [default: 15; with --quick until they decide, with --full 40]

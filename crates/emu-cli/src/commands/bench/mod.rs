@@ -11,9 +11,8 @@ use std::time::Duration;
 use emu_bench::distinct;
 use emu_bench::experiment::{Cores, Experiment, Part, Repetitions, Request, Run};
 use emu_bench::numbers::span;
-use emu_bench::record::{About, Machine, Record, seed_from_clock};
+use emu_bench::record::{About, Machine, Record};
 use emu_bench::report::Results;
-use emu_bench::stats::Band;
 use emu_core::{Host, Result};
 
 use crate::commands::report;
@@ -24,7 +23,7 @@ use crate::options::{flag, option};
 use crate::output::progress::Progress;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
-use crate::values::{TOLERANCE, share};
+use crate::values::{TOLERANCE, exact, share};
 use usual::usual;
 
 const RECORDS: &str = "emu-results";
@@ -58,7 +57,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     report::show(&results, &run.folder().join(report::FOLDER), args.json)
 }
 
-fn begin(host: &Host, args: &BenchArgs, ending: &mut Ending) -> Result<Run> {
+fn begin(host: &Host, args: &BenchArgs, ending: &mut Ending<Signals>) -> Result<Run> {
     let request = request(host, args)?;
     let mut about = About::new(Machine::of(host), command(args, request.seed)?, request.seed);
     // Before the machine is measured: a folder that cannot be made is told at once.
@@ -74,7 +73,7 @@ fn begin(host: &Host, args: &BenchArgs, ending: &mut Ending) -> Result<Run> {
     Ok(Run::new(host, about, experiment, record))
 }
 
-fn plan(host: &Host, request: &Request, ending: &mut Ending) -> Result<Experiment> {
+fn plan(host: &Host, request: &Request, ending: &mut Ending<Signals>) -> Result<Experiment> {
     let shown = Progress::new(Duration::ZERO);
     let planned = Experiment::plan_for(host, request, &mut |what| {
         ending.go_on()?;
@@ -87,7 +86,7 @@ fn plan(host: &Host, request: &Request, ending: &mut Ending) -> Result<Experimen
     planned
 }
 
-fn measure(run: &mut Run, ending: &mut Ending) -> Result<()> {
+fn measure(run: &mut Run, ending: &mut Ending<Signals>) -> Result<()> {
     let experiment = run.experiment();
     let words = format!(
         "{} cells, {} pairs of samples each, about {}, into {}",
@@ -120,18 +119,8 @@ fn request(host: &Host, args: &BenchArgs) -> Result<Request> {
             (_, Some(time)) => Repetitions::Within(time),
             _ => usual.repetitions,
         },
-        sparing: args.quick && args.reps.is_none(),
-        window: usual.window,
-        work: usual.work,
-        lead: usual.lead,
-        spectrum: usual.spectrum,
-        period: args.period,
         exclude_background: args.exclude_background || usual.exclude_background,
-        hold_clock: !args.no_hold_clock,
-        crowd: usual.crowd,
-        tolerance: Band::new(args.tolerance)?,
-        preset: args.preset.map(Preset::name),
-        seed: args.seed.unwrap_or_else(seed_from_clock),
+        ..usual
     })
 }
 
@@ -165,7 +154,6 @@ fn given<T: PartialEq + Clone>(values: &[T], usual: impl FnOnce() -> Vec<T>) -> 
 
 /// The command that takes the same measurements again; where results go is left out.
 fn command(args: &BenchArgs, seed: u64) -> Result<String> {
-    let micros = |time: Option<Duration>| time.map(|time| format!("{}us", time.as_micros()));
     let speeds = args.speeds.iter().map(|speed| speed.to_string().replace(' ', ""));
     let tolerance = (args.tolerance - share(TOLERANCE)?).abs() > f64::EPSILON;
     Ok([
@@ -178,12 +166,29 @@ fn command(args: &BenchArgs, seed: u64) -> Result<String> {
         option("speeds", speeds),
         option("cores", &args.cores),
         option("reps", args.reps),
-        option("time", micros(args.time)),
-        option("period", micros(args.period)),
+        option("time", args.time.map(exact)),
+        option("period", args.period.map(exact)),
         flag("exclude-background", args.exclude_background),
         flag("no-hold-clock", args.no_hold_clock),
         option("tolerance", tolerance.then_some(args.tolerance)),
         option("seed", [seed]),
     ]
     .concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::command;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn times_are_recorded_to_the_nanosecond() {
+        let line = "emu bench --time 90000ms --period 1500001ns --seed 7";
+        let Command::Bench(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
+            panic!("{line}")
+        };
+        assert_eq!(command(&args, 7).unwrap(), line);
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use emu_bench::experiment::{Cores, Crowd, Part, Repetitions, methods};
+use emu_bench::experiment::{Cores, Crowd, Part, Repetitions, Request, methods};
 use emu_bench::external::EXTERNALS;
+use emu_bench::record::seed_from_clock;
 use emu_bench::report::BUCHERT_2011_METHODS;
+use emu_bench::stats::Band;
 use emu_bench::workload::WORKLOADS;
 use emu_core::{Demand, Host, MethodId, Result, Speed, Target, choose};
 
@@ -49,20 +51,8 @@ const WINDOW_CROWD: Duration = Duration::from_secs(12);
 /// Every process of a crowd must have had its turn before the window opens, and the method some stops to see who sleeps.
 const LEAD_CROWD: Duration = Duration::from_secs(10);
 
-pub(super) struct Usual {
-    pub(super) contenders: Vec<MethodId>,
-    pub(super) parts: Vec<Part>,
-    pub(super) repetitions: Repetitions,
-    pub(super) window: Duration,
-    pub(super) work: Duration,
-    pub(super) lead: Duration,
-    pub(super) spectrum: Duration,
-    pub(super) exclude_background: bool,
-    pub(super) crowd: Option<Crowd>,
-}
-
-pub(super) fn usual(host: &Host, args: &BenchArgs) -> Result<Usual> {
-    let usual = Usual {
+pub(super) fn usual(host: &Host, args: &BenchArgs) -> Result<Request> {
+    let usual = Request {
         contenders: methods::best(),
         parts: vec![part(all_but(&[]), &[25, 50, 75], powers(host, usize::MAX))?],
         repetitions: Repetitions::Count(REPETITIONS),
@@ -72,9 +62,15 @@ pub(super) fn usual(host: &Host, args: &BenchArgs) -> Result<Usual> {
         spectrum: SPECTRUM,
         exclude_background: false,
         crowd: None,
+        sparing: args.quick && args.reps.is_none(),
+        period: args.period,
+        hold_clock: !args.no_hold_clock,
+        tolerance: Band::new(args.tolerance)?,
+        preset: args.preset.map(Preset::name),
+        seed: args.seed.unwrap_or_else(seed_from_clock),
     };
     if args.quick {
-        return Ok(Usual {
+        return Ok(Request {
             // The loop at three speeds: a point says less than a line.
             parts: vec![
                 part(all_but(&NOT_QUICK), &[50], Cores::Filled)?,
@@ -87,20 +83,20 @@ pub(super) fn usual(host: &Host, args: &BenchArgs) -> Result<Usual> {
         });
     }
     Ok(match args.preset {
-        None if args.full => Usual {
+        None if args.full => Request {
             parts: vec![part(all_but(&[]), &[10, 20, 30, 40, 50, 60, 70, 80, 90], powers(host, usize::MAX))?],
             repetitions: Repetitions::Count(REPETITIONS_FULL),
             window: WINDOW_FULL,
             ..usual
         },
         None => usual,
-        Some(Preset::Buchert2011) => Usual {
+        Some(Preset::Buchert2011) => Request {
             contenders: BUCHERT_2011_METHODS.into(),
             parts: vec![part(all_but(&[UNPACED]), &[20, 40, 60, 80], powers(host, 4))?],
             repetitions: Repetitions::Count(REPETITIONS_FULL),
             ..usual
         },
-        Some(Preset::Fidelity) => Usual {
+        Some(Preset::Fidelity) => Request {
             parts: vec![
                 part(vec![LOOP.into()], &[5, 10, 25, 50, 75, 90, 95], powers(host, 1))?,
                 part(
@@ -113,7 +109,7 @@ pub(super) fn usual(host: &Host, args: &BenchArgs) -> Result<Usual> {
             work: WORK,
             ..usual
         },
-        Some(Preset::Peers) => Usual {
+        Some(Preset::Peers) => Request {
             contenders: best_here(host).into_iter().chain(EXTERNALS.iter().map(|one| one.id)).collect(),
             parts: vec![part(BUSY.map(String::from).into(), &[10, 25, 50, 75], Cores::Filled)?],
             window: WINDOW_LONG,
@@ -124,7 +120,7 @@ pub(super) fn usual(host: &Host, args: &BenchArgs) -> Result<Usual> {
         Some(one @ (Preset::CrowdBusy | Preset::CrowdAsleep)) => {
             let cpus = host.allowed.len().min(2);
             let active = if one == Preset::CrowdBusy { CROWD } else { cpus };
-            Usual {
+            Request {
                 parts: vec![part(vec!["multiprocess".into()], &[50], Cores::Each(vec![cpus]))?],
                 window: WINDOW_CROWD,
                 lead: LEAD_CROWD,

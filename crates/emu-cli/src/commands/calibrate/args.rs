@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use emu_machine::calibrate::EQUATIONS;
 
 use crate::measuring::MeasureArgs;
 use crate::values;
@@ -32,12 +33,12 @@ pub(crate) struct CalibrateArgs {
     pub(crate) step: Option<f64>,
 
     /// How often each quota is measured in each order [default: 1; with --preset 25, as published]
-    #[arg(long, value_name = "N", value_parser = values::reps, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::whole("number of repetitions", 1..=1000_usize, "--reps 3"), allow_hyphen_values = true)]
     pub(crate) reps: Option<usize>,
 
     /// Equations of the systems of each sample, of which the last one counts [default: 4000; with --quick 2000; with
     /// --preset 1000,5000,10000]
-    #[arg(long = "size", value_name = "N", value_delimiter = ',', value_parser = values::equations, allow_hyphen_values = true)]
+    #[arg(long = "size", value_name = "N", value_delimiter = ',', value_parser = values::whole("number of equations", EQUATIONS, "--size 1000,5000,10000"), allow_hyphen_values = true)]
     pub(crate) sizes: Vec<usize>,
 
     /// Measure as a published study did, and show its tables beside: hours, which --reps and --size shorten

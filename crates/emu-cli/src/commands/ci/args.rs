@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use emu_core::{Result, Speed};
+use emu_core::Speed;
 
 use crate::values::{self, MethodChoice};
 use crate::zone::DemandArgs;
@@ -35,7 +35,7 @@ pub(crate) struct CiArgs {
     pub(crate) speeds: Vec<Speed>,
 
     /// Runs at each speed
-    #[arg(short, long, value_name = "N", default_value = "3", value_parser = runs, allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "N", default_value = "3", value_parser = values::whole("number of runs", 1..=1000_u16, "--reps 3"), allow_hyphen_values = true)]
     pub(crate) reps: u16,
 
     /// End a run that takes longer than this at 100%, or than twice this at 50%
@@ -76,8 +76,4 @@ pub(crate) struct CiArgs {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
-}
-
-fn runs(text: &str) -> Result<u16> {
-    values::whole(text, "number of runs", 1..=1000, "--reps 3")
 }

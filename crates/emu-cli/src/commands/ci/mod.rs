@@ -37,7 +37,6 @@ use crate::values::MethodChoice;
 use crate::zone::plan;
 
 pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
-    let signals = Signals::block()?;
     let program = args.command.first().ok_or_else(|| Error::usage("there is no command to run"))?;
     program::check(program)?;
     let (host, restored) = host::restored()?;
@@ -47,6 +46,8 @@ pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
     if advice.is_some() && !args.in_scope {
         scope::begin_anew(reporter)?;
     }
+    // What it begins anew is to have none blocked.
+    let signals = Signals::block()?;
     let mut reports = Reports::new(&args.junit)?;
     let mut outputs = Outputs::open(args)?;
     restored.iter().chain(&advice).for_each(|note| reporter.note(note));
@@ -91,7 +92,7 @@ fn runs(
             reporter.say(&format!("ci: at {speed}, run {repetition} of {}", args.reps));
             let limit = args.timeout.map(|limit| longer(limit, *share));
             let case = Case { speed: *speed, options: &options, command: &args.command, limit };
-            let mut run = one::run(&case, signals)?;
+            let mut run = one::run(&case, signals, reporter)?;
             let (tests, broken) = reports.read();
             run.has_tests = tests.is_some();
             let has_passed = run.outcome == Outcome::Passed;

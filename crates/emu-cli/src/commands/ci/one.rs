@@ -2,24 +2,19 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use emu_core::as_ns::nanos;
-use emu_core::{Delivered, Error, ErrorKind, Pid, Result, Speed, heed_children};
+use emu_core::{Delivered, Error, ErrorKind, Pid, Result, Roots, SlowCommand, Speed, Stdio};
 use nix::sys::signal::{Signal, killpg};
-use rustix::process::{
-    Pid as RawPid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
-};
 use serde::Deserialize;
 use tempfile::NamedTempFile;
 
 use super::result::{Outcome, Run};
 use crate::exit::{Exit, Failure};
-use crate::signals::{Signals, until};
-use crate::supervise::descendants;
+use crate::reporter::Reporter;
+use crate::signals::{Signals, stop_self, until};
+use crate::supervise::{Child, News, descendants, own_group};
 use crate::zone::record::ExitRecord;
 
 const LOOK: Duration = Duration::from_secs(1);
@@ -46,28 +41,29 @@ struct Record {
 }
 
 /// Kills what the command leaves behind, which would go on at full speed beside the next run (see [`emu_core::adopt_orphans`]).
-pub(super) fn run(case: &Case<'_>, signals: &Signals) -> Result<Run, Failure> {
+pub(super) fn run(case: &Case<'_>, signals: &Signals, reporter: Reporter) -> Result<Run, Failure> {
     let failed = |what: &str, cause| Error::io(format!("cannot {what} a run at {}", case.speed), cause);
     let record = NamedTempFile::new().map_err(|e| failed("make a file for the result of", e))?;
     let program = std::env::current_exe().map_err(|e| failed("find emu itself for", e))?;
-    let begin = Instant::now();
-    heed_children();
-    let mut child = Command::new(program)
+    let mut command = SlowCommand::new(program);
+    command
         .args(["run", "--speed", &case.speed.to_string()])
         .args(case.options)
         .arg("--json")
         .arg(record.path())
         .arg("--")
         .args(case.command)
-        .stdin(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .map_err(|e| failed("begin", e))?;
-    let asked = watch(&child, case.limit, signals);
+        .stdin(Stdio::Null)
+        .signal_mask(signals.original());
+    let begin = Instant::now();
+    let mut gated = command.gate()?;
+    own_group(&gated)?;
+    let child = Child::open(&Roots::system(), gated.pid())?;
+    gated.begin()?;
+    let watched = watch(&child, case.limit, signals, reporter);
     let wall = begin.elapsed();
-    let status = child.wait().map_err(|e| failed("wait for", e))?;
     kill_descendants(std::process::id() as Pid);
-    let asked = asked?;
+    let Watched { exit: ended, asked, stopped } = watched?;
     if let Some(Asked::BySignal(signal)) = asked {
         return Err(Failure::interrupted(signal));
     }
@@ -79,13 +75,13 @@ pub(super) fn run(case: &Case<'_>, signals: &Signals) -> Result<Run, Failure> {
         (Some(_), _) => Outcome::TimedOut,
         (None, Some(ExitRecord::Code(0))) => Outcome::Passed,
         (None, Some(_)) => Outcome::Failed,
-        (None, None) => return Err(refused(status)),
+        (None, None) => return Err(refused(ended)),
     };
     Ok(Run {
         speed: case.speed.to_string(),
         outcome,
         exit,
-        wall_ns: nanos(wall),
+        wall_ns: nanos(wall.saturating_sub(stopped)),
         method,
         delivered,
         has_tests: false,
@@ -98,22 +94,41 @@ enum Asked {
     BySignal(Signal),
 }
 
-/// Waits until the run has ended; asks it to end where it takes too long or emu is to end, and kills what does not.
-fn watch(child: &Child, limit: Option<Duration>, signals: &Signals) -> Result<Option<Asked>> {
-    let failed = |e: rustix::io::Errno| Error::io("cannot watch a run", e.into());
-    let pid = RawPid::from_child(child);
-    let fd = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
+/// What became of a run.
+struct Watched {
+    exit: Exit,
+    asked: Option<Asked>,
+    /// For how long it was stopped together with emu.
+    stopped: Duration,
+}
+
+/// Waits until the run has ended; asks it to end where it takes too long, has stopped for ever, or emu is to end, and kills what
+/// does not.
+fn watch(child: &Child, limit: Option<Duration>, signals: &Signals, reporter: Reporter) -> Result<Watched> {
     let mut due = limit.and_then(|limit| Instant::now().checked_add(limit));
-    let mut asked = None;
+    let (mut asked, mut stopped, mut is_last) = (None, Duration::ZERO, false);
     loop {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if waitid(WaitId::PidFd(fd.as_fd()), options).map_err(failed)?.is_some() {
-            return Ok(asked);
+        while let Some(news) = child.news()? {
+            match news {
+                News::Ended(exit) => return Ok(Watched { exit, asked, stopped }),
+                // Its emu has followed the command, and there is no shell that would continue them.
+                News::Stopped(signal) if signal != Signal::SIGSTOP && asked.is_none() => {
+                    reporter.note(&format!(
+                        "the command was stopped by {signal} and nobody continues it: the run counts as timed out"
+                    ));
+                    due = Some(Instant::now());
+                }
+                News::Stopped(_) | News::Continued => {}
+            }
         }
-        signals.wait(&[fd.as_fd()], until(due, LOOK))?;
+        signals.wait(&[], until(due, LOOK))?;
         let mut ask = None;
         while let Some(received) = signals.next()? {
-            if signals.is_ending(received) {
+            if received.signal == Signal::SIGTSTP {
+                let time = stop_with(child);
+                stopped += time;
+                due = due.and_then(|due| due.checked_add(time));
+            } else if signals.is_ending(received) {
                 ask = Some(received.signal);
                 asked = Some(Asked::BySignal(received.signal));
             }
@@ -127,15 +142,40 @@ fn watch(child: &Child, limit: Option<Duration>, signals: &Signals) -> Result<Op
             signal_group(child, signal);
             due = Instant::now().checked_add(GRACE);
         } else if is_late {
-            kill_descendants(child.id() as Pid);
+            kill_descendants(child.pid());
+            if is_last {
+                // Its guardian puts all back.
+                child.signal(Signal::SIGKILL)?;
+            }
+            is_last = true;
             due = Instant::now().checked_add(LOOK);
+        }
+        if ask.is_some() || is_late {
+            // What is stopped acts on nothing else.
+            signal_group(child, Signal::SIGCONT);
         }
     }
 }
 
+/// Stops the run, and then emu, as a shell expects of a job; returns for how long, when both are continued. A run that does not
+/// stop goes on meanwhile.
+fn stop_with(child: &Child) -> Duration {
+    let begin = Instant::now();
+    // A method that continues its processes by signals may undo the first.
+    for _ in 0..2 {
+        signal_group(child, Signal::SIGTSTP);
+        if child.stops_soon() {
+            break;
+        }
+    }
+    stop_self(Signal::SIGTSTP);
+    signal_group(child, Signal::SIGCONT);
+    begin.elapsed()
+}
+
 /// Signals the run and all that belongs to it; that it has ended is no failure.
 fn signal_group(child: &Child, signal: Signal) {
-    let _ = killpg(nix::unistd::Pid::from_raw(child.id() as Pid), signal);
+    let _ = killpg(nix::unistd::Pid::from_raw(child.pid()), signal);
 }
 
 /// Kills all that descends from a process, but no emu: the one of the run tells what was delivered, and its guardian puts
@@ -144,18 +184,23 @@ fn kill_descendants(of: Pid) {
     let emu = std::env::current_exe().ok();
     let descendants = descendants(&[of]).unwrap_or_default();
     for process in descendants.iter().filter(|process| process.exe().ok() != emu) {
-        let fd = RawPid::from_raw(process.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         // The number may be another process's by now, unless its folder is still there.
-        if let Some(fd) = fd.filter(|_| process.is_alive()) {
-            let _ = pidfd_send_signal(fd, rustix::process::Signal::KILL);
+        if let Ok(child) = Child::open(&Roots::system(), process.pid)
+            && process.is_alive()
+        {
+            let _ = child.signal(Signal::SIGKILL);
         }
     }
 }
 
 /// emu tells nothing of the command. Its words are on stderr already, unless it was killed or could not write its result.
-fn refused(status: ExitStatus) -> Failure {
-    match status.code().and_then(|code| u8::try_from(code).ok()) {
-        Some(code) if code > 0 => Failure { exit: Exit::Command(code), error: None },
-        _ => Error::new(ErrorKind::Failed, format!("the emu of a run has left no result: {status}")).into(),
+fn refused(exit: Exit) -> Failure {
+    match exit {
+        Exit::Command(1..) => Failure { exit, error: None },
+        _ => Error::new(
+            ErrorKind::Failed,
+            format!("the emu of a run has left no result: it ended with {}", exit.code()),
+        )
+        .into(),
     }
 }

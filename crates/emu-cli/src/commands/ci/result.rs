@@ -67,7 +67,7 @@ pub(crate) enum Outcome {
     Passed,
     /// It ended with another code, or by a signal.
     Failed,
-    /// It took longer than it may, and was ended.
+    /// It took longer than it may, or stopped with nobody to continue it, and was ended.
     TimedOut,
 }
 

@@ -6,7 +6,7 @@ use emu_core::CpuList;
 
 use crate::commands::restore::RestoreArgs;
 use crate::measuring::MeasureArgs;
-use crate::values;
+use crate::values::{self, PAIRS_MOST};
 
 const MEASURE: &str = "With --measure";
 
@@ -89,7 +89,7 @@ pub(crate) struct DoctorTuneArgs {
     pub(crate) measure: bool,
 
     /// Pairs of windows of each knob [default: 12, with --quick 6]
-    #[arg(long, value_name = "N", value_parser = values::knob_pairs, requires = "measure", allow_hyphen_values = true, help_heading = MEASURE)]
+    #[arg(long, value_name = "N", value_parser = values::whole("number of pairs", 6..=u32::from(PAIRS_MOST), "--pairs 12"), requires = "measure", allow_hyphen_values = true, help_heading = MEASURE)]
     pub(crate) pairs: Option<u32>,
 
     /// The command and its arguments

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use emu_bench::columns;
+use emu_bench::distinct;
 use emu_bench::numbers::percent;
 use emu_bench::report::{Axis, Chart, Point, Series};
 use emu_bench::row;
@@ -229,12 +230,7 @@ fn csv(measured: &Measured) -> String {
 }
 
 fn chart(measured: &Measured) -> Chart {
-    let mut names: Vec<&str> = Vec::new();
-    for effect in &measured.effects {
-        if !names.contains(&effect.knob.as_str()) {
-            names.push(&effect.knob);
-        }
-    }
+    let names = distinct(measured.effects.iter().map(|effect| effect.knob.as_str()));
     let series = emu_machine::doctor::effects::KINDS.iter().map(|kind| {
         let of_kind = measured.effects.iter().filter(|effect| effect.kind == *kind);
         let point = |effect: &Effect| {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Result, SlowCommand};
+use emu_core::{Error, SlowCommand};
 use emu_machine::doctor::{Machine, Tuning, examine, throttled};
 use nix::sys::signal::Signal;
 
@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;
 use crate::signals::{self, Came, Signals};
-use crate::supervise::{Child, InForce, Supervisor, begin, command, program};
+use crate::supervise::{command, program, run_alone};
 
 /// How long is waited for a signal at a time where there is no limit.
 const LOOK: Duration = Duration::from_secs(60);
@@ -50,7 +50,11 @@ pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
 
     let (ended, exit) = match &command {
         None => hold(tuning, args.limit, &signals, reporter)?,
-        Some(command) => run(tuning, command, &machine, &signals)?,
+        Some(command) => {
+            // The tuning needs nobody to keep it up, so that it stays while emu is stopped.
+            let ran = run_alone(command, &signals, false, |_| Ok(()));
+            (tuning.end()?, ran?)
+        }
     };
     for note in ended.iter().skip(notes.len()) {
         reporter.note(note);
@@ -62,42 +66,6 @@ pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
         reporter.note(&format!("the processor was throttled for its heat {count} times meanwhile"));
     }
     Ok(exit)
-}
-
-/// Runs the command; returns the notes of the tuning's end.
-fn run(
-    tuning: Tuning,
-    command: &SlowCommand,
-    machine: &Machine,
-    signals: &Signals,
-) -> Result<(Vec<String>, Exit), Failure> {
-    let gated = command.gate()?;
-    let child = Child::open(&machine.host.roots, gated.pid())?;
-    let mut supervisor = Supervisor::new(signals, child, Tuned(tuning));
-    supervisor.pass_on_early_signals()?;
-    let beginning = begin(gated)?;
-    let exit = supervisor.watch(|_| {})?;
-    let Tuned(tuning) = supervisor.into_in_force();
-    let ended = tuning.end();
-    if let Ok(Err(error)) = beginning.join() {
-        ended?;
-        return Err(error.into());
-    }
-    Ok((ended?, exit))
-}
-
-/// The tuning that a command runs under. It needs nobody to keep it up, so that it stays while emu is stopped.
-#[derive(Debug)]
-struct Tuned(Tuning);
-
-impl InForce for Tuned {
-    fn while_paused(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        act()
-    }
-
-    fn stops_processes(&self) -> bool {
-        false
-    }
 }
 
 fn hold(

@@ -1,17 +1,29 @@
 //! `emu info`: this host as found.
 
-mod args;
 mod frequencies;
 pub(crate) mod show;
 
-pub(crate) use args::InfoArgs;
-
+use clap::Args;
 use emu_core::{clock, live_sessions};
 
 use self::show::{Info, Measured};
 use crate::exit::{Exit, Failure};
 use crate::reporter::Reporter;
 use crate::{host, output};
+
+const EXAMPLES: &str = "\
+Examples:
+  emu info
+  emu info --json > machine.json";
+
+/// Show this machine: CPUs, clocks, cgroups, privileges
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct InfoArgs {
+    /// Write JSON to stdout instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn info(args: &InfoArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;

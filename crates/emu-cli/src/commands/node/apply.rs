@@ -13,10 +13,10 @@ use serde::Serialize;
 use super::args::{ApplyArgs, CreateArgs};
 use super::file;
 use super::killed::Killed;
-use super::members::{self, Join, There};
+use super::members::{self, Join, There, What};
 use super::spec::{Spec, Specs};
 use super::{Found, asked_to_end, create, find, killed, killed_nodes, name, nodes, remove};
-use crate::control::{self, Member, Removal, Setting, Working};
+use crate::control::{Member, Removal, Request, Setting, Working, order};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output;
@@ -120,7 +120,7 @@ impl Change {
             Step::Remove { name, .. } => (name.as_str(), "remove"),
             Step::Create { name, .. } => (name.as_str(), "create"),
             Step::Set { name, .. } => (name.as_str(), "set"),
-            Step::Join(join) => (join.node(), join.action()),
+            Step::Join(join) => (join.node.as_str(), join.action()),
         };
         Self { node: node.to_owned(), action, what: step.to_string() }
     }
@@ -172,7 +172,7 @@ impl Step {
                     exit => Err(Failure { exit, error: None }),
                 }
             }
-            Self::Set { emu, to, .. } => Ok(control::change(*emu, to)?),
+            Self::Set { emu, to, .. } => Ok(order(*emu, &Request::Set(to.clone()))?),
             Self::Join(join) => join.take(),
         }
     }
@@ -182,15 +182,15 @@ impl Step {
         match self {
             Self::Remove { name, .. } if find(name).is_ok() => true,
             Self::Remove { name, was } => {
-                let watch = |member| Join::Watch { node: name.clone(), member }.take().is_ok();
+                let watch = |member| Join { node: name.clone(), member, what: What::Watch }.take().is_ok();
                 Self::Create { name: name.clone(), spec: was.clone() }.take(None).is_ok()
                     && was.members().into_iter().filter(Member::comes_again).all(watch)
             }
             // What has joined it runs on where it was.
             Self::Create { name, .. } => remove(name, Removal::Free, None).is_ok(),
-            Self::Set { emu, from, .. } => control::change(*emu, from).is_ok(),
+            Self::Set { emu, from, .. } => order(*emu, &Request::Set(from.clone())).is_ok(),
             Self::Join(join) => {
-                let is_new = |step: &Self| matches!(step, Self::Create { name, .. } if name == join.node());
+                let is_new = |step: &Self| matches!(step, Self::Create { name, .. } if *name == join.node);
                 join.undo() || done.iter().any(is_new)
             }
         }

@@ -4,14 +4,14 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, id};
 
-use emu_core::{Error, ErrorKind, Pid, Result, Roots, Trait};
+use emu_core::{Error, ErrorKind, Pid, Trait};
 
 use super::args::ExecArgs;
 use super::find;
-use crate::control;
+use crate::control::{Request, order};
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
-use crate::supervise::{Child, InForce, Supervisor, begin, command, program};
+use crate::supervise::{command, program, run_alone};
 
 /// This process joins the node and becomes the command. Where the node stops its processes by signals, the command is a
 /// child of this process instead: a shell takes its terminal back from a child that is stopped.
@@ -22,42 +22,14 @@ pub(super) fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
     program::check(program)?;
     let node = find(&args.name)?;
     if emu_core::find(&node.method)?.about().has(Trait::SendsSignals) {
-        return watched(args, node.pid);
+        let signals = Signals::block()?;
+        let command =
+            command(&args.command, &signals).ok_or_else(|| Error::usage("there is no command to run"))?;
+        return run_alone(&command, &signals, true, |pid| order(node.pid, &Request::Join(pid, None)));
     }
-    control::join(node.pid, id() as Pid, None)?;
+    order(node.pid, &Request::Join(id() as Pid, None))?;
     let cause = Command::new(program).args(arguments).exec();
     let is_not_found = cause.kind() == io::ErrorKind::NotFound;
     let error = Error::new(ErrorKind::Usage, format!("cannot run `{}`", program.display())).caused_by(cause);
     Err(Failure::not_executed(is_not_found, error))
-}
-
-/// Runs the command as a child, which the shell does not see.
-fn watched(args: &ExecArgs, keeper: Pid) -> Result<Exit, Failure> {
-    let signals = Signals::block()?;
-    let command =
-        command(&args.command, &signals).ok_or_else(|| Error::usage("there is no command to run"))?;
-    let gated = command.gate()?;
-    control::join(keeper, gated.pid(), None)?;
-    let child = Child::open(&Roots::system(), gated.pid())?;
-    let mut supervisor = Supervisor::new(&signals, child, OnNode);
-    supervisor.pass_on_early_signals()?;
-    let beginning = begin(gated)?;
-    let exit = supervisor.watch(|_| {})?;
-    if let Ok(Err(error)) = beginning.join() {
-        return Err(error.into());
-    }
-    Ok(exit)
-}
-
-/// The keeper of the node looks after the emulation.
-struct OnNode;
-
-impl InForce for OnNode {
-    fn while_paused(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        act()
-    }
-
-    fn stops_processes(&self) -> bool {
-        true
-    }
 }

@@ -7,61 +7,56 @@ use std::path::PathBuf;
 
 use emu_core::{Error, Host, LiveSession, Pid, Result, SlowCommand, Stdio, named};
 use rustix::io::Errno;
-use rustix::process::{Signal, kill_process, setpgid};
+use rustix::process::{Signal, kill_process};
 
 use super::find as find_node;
 use super::spec::{Spec, Specs};
 use crate::commands::attach::Target;
-use crate::control::{self, Joined, Member, Working};
+use crate::control::{Joined, Member, Request, Working, order, working as working_of};
 use crate::exit::Failure;
-use crate::supervise::{descendants, lives, program};
+use crate::supervise::{descendants, lives, own_group, program};
 
 /// How often new children of what joins are looked for.
 const PASSES: usize = 100;
 
 pub(super) type There = BTreeMap<String, (LiveSession, Working)>;
 
+/// What is to be done for a member of a node.
 #[derive(Debug)]
-pub(super) enum Join {
-    Take {
-        node: String,
-        member: Member,
-        pids: Vec<Pid>,
-    },
+pub(super) struct Join {
+    pub(super) node: String,
+    pub(super) member: Member,
+    pub(super) what: What,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Join(Vec<Pid>),
     /// What is there by a member that is no longer in the file runs freely again, where it came from.
-    Leave {
-        node: String,
-        member: Member,
-        pids: Vec<Pid>,
-    },
-    Start {
-        node: String,
-        command: Vec<String>,
-    },
+    Leave(Vec<Pid>),
+    Start,
     /// What comes of it later joins, too.
-    Watch {
-        node: String,
-        member: Member,
-    },
+    Watch,
     /// What comes of it later stays where it is.
-    Unwatch {
-        node: String,
-        member: Member,
-    },
+    Unwatch,
 }
 
 impl fmt::Display for Join {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counted = |f: &mut fmt::Formatter<'_>, what: &str, (node, member): (&str, &Member), count| {
-            write!(f, "{what} {node}: {member}")?;
-            if count == 1 { Ok(()) } else { write!(f, " ({count} processes)") }
+        let Self { node, member, what } = self;
+        let begin = match what {
+            What::Join(_) => "join",
+            What::Leave(_) => "leave",
+            What::Start => "start on",
+            What::Watch => "watch for",
+            What::Unwatch => "watch no longer for",
         };
-        match self {
-            Self::Take { node, member, pids } => counted(f, "join", (node, member), pids.len()),
-            Self::Leave { node, member, pids } => counted(f, "leave", (node, member), pids.len()),
-            Self::Start { node, command } => write!(f, "start on {node}: {}", command.join(" ")),
-            Self::Watch { node, member } => write!(f, "watch for {node}: {member}"),
-            Self::Unwatch { node, member } => write!(f, "watch no longer for {node}: {member}"),
+        write!(f, "{begin} {node}: {member}")?;
+        match what {
+            What::Join(pids) | What::Leave(pids) if pids.len() != 1 => {
+                write!(f, " ({} processes)", pids.len())
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -72,13 +67,15 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
     let (mut later, mut gone) = (Vec::new(), Vec::new());
     let mut named: BTreeMap<Member, &str> = BTreeMap::new();
     let mut owned: BTreeMap<Pid, (&str, Member)> = BTreeMap::new();
+    let new =
+        |node: &str, member: &Member, what| Join { node: node.to_owned(), member: member.clone(), what };
     for (node, spec) in specs {
         let node = node.as_str();
         let working = there.get(node).map(|(_, working)| working);
         let watched = working.map_or(&[][..], |working| &working.watched);
         let members = spec.members();
         let left = watched.iter().filter(|member| !members.contains(member));
-        leaves.extend(left.map(|member| Join::Unwatch { node: node.to_owned(), member: member.clone() }));
+        leaves.extend(left.map(|member| new(node, member, What::Unwatch)));
         let has = |member: &Member| {
             working.is_some_and(|working| working.joined.iter().any(|joined| joined.of == *member))
         };
@@ -86,7 +83,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             if let Member::Run(command) = &member {
                 if !has(&member) {
                     program::check(OsStr::new(command.first().map_or("", String::as_str)))?;
-                    starts.push(Join::Start { node: node.to_owned(), command: command.clone() });
+                    starts.push(new(node, &member, What::Start));
                 }
                 continue;
             }
@@ -95,7 +92,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             }
             let is_watched = watched.contains(&member);
             if member.comes_again() && !is_watched {
-                later.push(Join::Watch { node: node.to_owned(), member: member.clone() });
+                later.push(new(node, &member, What::Watch));
             }
             let elsewhere = there.iter().filter(|(name, _)| *name != node);
             let elsewhere = elsewhere.flat_map(|(_, (_, working))| &working.joined);
@@ -133,7 +130,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
         }
         pids.retain(|pid| !stays.contains_key(pid));
         if !pids.is_empty() {
-            takes.push(Join::Take { node: node.to_owned(), member, pids });
+            takes.push(new(node, &member, What::Join(pids)));
         }
     }
     // What is taken is known to those who watch.
@@ -159,10 +156,16 @@ fn leaving(
                 _ if matches!(of, Member::Run(_)) => {
                     kept.push(format!("node {node} keeps {of}, which is not in the file: process {pid}"));
                 }
-                Some(Join::Leave { node: last, member, pids }) if last == node && member == of => {
+                Some(Join { node: last, member, what: What::Leave(pids) })
+                    if last == node && member == of =>
+                {
                     pids.push(*pid);
                 }
-                _ => leaves.push(Join::Leave { node: node.clone(), member: of.clone(), pids: vec![*pid] }),
+                _ => leaves.push(Join {
+                    node: node.clone(),
+                    member: of.clone(),
+                    what: What::Leave(vec![*pid]),
+                }),
             }
         }
     }
@@ -176,7 +179,7 @@ fn staying<'a>(there: &'a There, leaves: &[Join]) -> Result<BTreeMap<Pid, &'a st
     };
     let mut stays: BTreeMap<Pid, &str> = there.iter().flat_map(of_node).collect();
     for leave in leaves {
-        if let Join::Leave { node, pids, .. } = leave {
+        if let Join { node, what: What::Leave(pids), .. } = leave {
             let left = family(pids.clone())?;
             stays.retain(|pid, of| of != node || !left.contains(pid));
         }
@@ -236,65 +239,54 @@ fn family(pids: Vec<Pid>) -> Result<Vec<Pid>> {
 }
 
 impl Join {
-    pub(super) fn node(&self) -> &str {
-        match self {
-            Self::Take { node, .. }
-            | Self::Leave { node, .. }
-            | Self::Start { node, .. }
-            | Self::Watch { node, .. }
-            | Self::Unwatch { node, .. } => node,
-        }
-    }
-
     pub(super) fn action(&self) -> &'static str {
-        match self {
-            Self::Take { .. } => "join",
-            Self::Leave { .. } => "leave",
-            Self::Start { .. } => "start",
-            Self::Watch { .. } => "watch",
-            Self::Unwatch { .. } => "unwatch",
+        match self.what {
+            What::Join(_) => "join",
+            What::Leave(_) => "leave",
+            What::Start => "start",
+            What::Watch => "watch",
+            What::Unwatch => "unwatch",
         }
     }
 
     /// Does it. A process that has ended meanwhile is none that fails.
     pub(super) fn take(&self) -> Result<(), Failure> {
-        let emu = find_node(self.node())?.pid;
-        match self {
-            Self::Take { member, pids, .. } => Ok(take(emu, member, pids)?),
-            Self::Leave { pids, .. } => Ok(let_go(emu, pids)?),
-            Self::Start { command, .. } => start(emu, command),
-            Self::Watch { member, .. } => Ok(control::watch(emu, member)?),
-            Self::Unwatch { member, .. } => Ok(control::unwatch(emu, member)?),
+        let (emu, member) = (find_node(&self.node)?.pid, &self.member);
+        match &self.what {
+            What::Join(pids) => Ok(take(emu, member, pids)?),
+            What::Leave(pids) => Ok(let_go(emu, pids)?),
+            What::Start => start(emu, member),
+            What::Watch => Ok(order(emu, &Request::Watch(member.clone()))?),
+            What::Unwatch => Ok(order(emu, &Request::Unwatch(member.clone()))?),
         }
     }
 
     /// Takes back what can be taken back: a command is killed. Returns whether nothing of it is on the node.
     pub(super) fn undo(&self) -> bool {
-        let working = find_node(self.node()).and_then(|session| control::working(session.pid));
+        let working = find_node(&self.node).and_then(|session| working_of(session.pid));
         let Ok(working) = working else { return false };
-        let command = match self {
-            Self::Take { pids, .. } => return leave(&working, pids).is_ok(),
-            Self::Leave { member, pids, .. } => return take(working.pid, member, pids).is_ok(),
-            Self::Start { command, .. } => Member::Run(command.clone()),
-            Self::Watch { member, .. } => {
-                let came = working.joined.iter().filter(|joined| joined.of == *member);
-                let came: Vec<_> = came.map(|joined| joined.pid).collect();
-                return control::unwatch(working.pid, member).and_then(|()| leave(&working, &came)).is_ok();
+        let (emu, member) = (working.pid, &self.member);
+        let came = || working.joined.iter().filter(|joined| joined.of == *member).map(|joined| joined.pid);
+        match &self.what {
+            What::Join(pids) => leave(&working, pids).is_ok(),
+            What::Leave(pids) => take(emu, member, pids).is_ok(),
+            What::Watch => {
+                let unwatched = order(emu, &Request::Unwatch(member.clone()));
+                unwatched.and_then(|()| leave(&working, &came().collect::<Vec<_>>())).is_ok()
             }
-            Self::Unwatch { member, .. } => return control::watch(working.pid, member).is_ok(),
-        };
-        working.joined.iter().filter(|joined| joined.of == command).all(|joined| {
-            let killed =
-                rustix::process::Pid::from_raw(joined.pid).map(|pid| kill_process(pid, Signal::KILL));
-            matches!(killed, Some(Ok(()) | Err(Errno::SRCH)))
-        })
+            What::Unwatch => order(emu, &Request::Watch(member.clone())).is_ok(),
+            What::Start => came().all(|pid| {
+                let killed = rustix::process::Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
+                matches!(killed, Some(Ok(()) | Err(Errno::SRCH)))
+            }),
+        }
     }
 }
 
 /// A process that has ended meanwhile is none that fails. Where a member is not watched, children that were born meanwhile
 /// are looked for.
 fn take(emu: Pid, member: &Member, pids: &[Pid]) -> Result<()> {
-    let mut done = control::working(emu)?.members;
+    let mut done = working_of(emu)?.members;
     for _ in 0..PASSES {
         let mut new = if member.comes_again() { pids.to_vec() } else { family(pids.to_vec())? };
         new.retain(|pid| !done.contains(pid) && lives(*pid));
@@ -302,7 +294,7 @@ fn take(emu: Pid, member: &Member, pids: &[Pid]) -> Result<()> {
             return Ok(());
         }
         for pid in new {
-            let joined = control::join(emu, pid, Some(member.clone()));
+            let joined = order(emu, &Request::Join(pid, Some(member.clone())));
             joined.or_else(|error| if lives(pid) { Err(error) } else { Ok(()) })?;
             done.push(pid);
         }
@@ -316,7 +308,7 @@ fn let_go(emu: Pid, pids: &[Pid]) -> Result<()> {
     if there.is_empty() {
         return Ok(());
     }
-    let left = control::leave(emu, &there);
+    let left = order(emu, &Request::Leave(there));
     left.or_else(|error| if still_there(emu, pids)?.is_empty() { Ok(()) } else { Err(error) })
 }
 
@@ -330,20 +322,18 @@ fn leave(before: &Working, pids: &[Pid]) -> Result<()> {
 
 /// Those of these processes that are on the node of this emu.
 fn still_there(emu: Pid, pids: &[Pid]) -> Result<Vec<Pid>> {
-    let members = control::working(emu)?.members;
+    let members = working_of(emu)?.members;
     Ok(pids.iter().filter(|pid| members.contains(pid)).copied().collect())
 }
 
 /// Starts a command on the node of this emu, apart from this terminal.
-fn start(emu: Pid, command: &[String]) -> Result<(), Failure> {
+fn start(emu: Pid, member: &Member) -> Result<(), Failure> {
+    let Member::Run(command) = member else { return Ok(()) };
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
     let mut slow = SlowCommand::new(program);
     slow.args(arguments).stdin(Stdio::Null).stdout(Stdio::Null).stderr(Stdio::Null);
     let mut gated = slow.gate()?;
-    // The keyboard's signals are for the commands of the terminal.
-    let pid = rustix::process::Pid::from_raw(gated.pid());
-    setpgid(pid, pid)
-        .map_err(|e| Error::io(format!("cannot give `{program}` a group of its own"), e.into()))?;
-    control::join(emu, gated.pid(), Some(Member::Run(command.to_vec())))?;
+    own_group(&gated)?;
+    order(emu, &Request::Join(gated.pid(), Some(member.clone())))?;
     Ok(gated.begin()?)
 }

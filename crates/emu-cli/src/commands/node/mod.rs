@@ -25,7 +25,8 @@ use emu_core::{Error, ErrorKind, LiveSession, Result, Roots, nearest};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::commands::top::live;
-use crate::control::{self, Removal, Setting, Working};
+use crate::control::{self, Removal, Request, Setting, Working};
+use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;
@@ -48,8 +49,9 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
         NodeCommand::Set(args) => {
             let session = find(&args.name)?;
             let to = Setting { speed: args.speed.clone(), memory: args.memory };
-            control::change(session.pid, &to)?;
-            Reporter::new(args.quiet).tell(&format!("node {} is set: {to}", args.name));
+            let told = format!("node {} is set: {to}", args.name);
+            control::order(session.pid, &Request::Set(to))?;
+            Reporter::new(args.quiet).tell(&told);
             Ok(Exit::Success)
         }
         NodeCommand::List(args) => {
@@ -146,7 +148,7 @@ fn remove(name: &str, how: Removal, signals: Option<&Signals>) -> Result<Exit, F
     let failed = |e: rustix::io::Errno| Error::io(format!("cannot watch emu {}", session.pid), e.into());
     let emu = Pid::from_raw(session.pid).ok_or_else(|| failed(rustix::io::Errno::SRCH))?;
     let emu = pidfd_open(emu, PidfdFlags::empty()).map_err(failed)?;
-    control::remove(session.pid, how)?;
+    control::order(session.pid, &Request::Remove(how))?;
     let deadline = Instant::now() + PATIENCE;
     let others = [emu.as_fd()];
     let wait = |limit| match signals {
@@ -187,11 +189,7 @@ fn remove_all(how: Removal, signals: &Signals) -> Result<Exit, Failure> {
     failed.map_or(Ok(Exit::Success), Err)
 }
 
+/// Follows a signal that asks to stop, too: what a node is made of goes on by itself.
 fn asked_to_end(signals: &Signals) -> Result<(), Failure> {
-    while let Some(received) = signals.next()? {
-        if signals.is_ending(received) {
-            return Err(Failure::interrupted(received.signal));
-        }
-    }
-    Ok(())
+    Ending::new(signals).by_signal(None)
 }

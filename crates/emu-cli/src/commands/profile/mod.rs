@@ -55,9 +55,8 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<Exit, Failure> {
     let reporter = Reporter::new(args.quiet);
     reporter.tell(&format!("takes about {}", span(plan.time(&host))));
     let measured = Profile::measure(&host, &plan, &mut |what| {
-        if let Some(what) = what {
-            progress.show_alone(what);
-        }
+        let Some(what) = what else { return ending.look() };
+        progress.show_alone(what);
         ending.go_on()
     });
     progress.clear();

@@ -6,7 +6,7 @@ use std::path::Path;
 use emu_bench::columns;
 use emu_bench::numbers::percent;
 use emu_bench::table::{Table, wrap};
-use emu_core::{CpuList, Delivered, Error, Result};
+use emu_core::{CpuList, Delivered, Error, Result, input_file};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -171,7 +171,8 @@ fn list(file: &Path) -> Result<NodeList> {
         Error::usage(format!("{} is no JSON of `emu node list`: {cause}", file.display()))
             .hint("name a folder with a record of `emu bench`, or with such files alone")
     };
-    let text = fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+    let text =
+        input_file::read(file, input_file::SIZE_MAX).map_err(|cause| Error::file("read", file, cause))?;
     let Form { schema, nodes } = serde_json::from_str(&text).map_err(|cause| other(&cause))?;
     // Others than lists count their forms for themselves.
     if schema != LIVE && nodes.is_some() {
@@ -187,6 +188,15 @@ fn list(file: &Path) -> Result<NodeList> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fifo_among_the_files_is_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        mknodat(CWD, dir.path().join("host.json"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let error = Hosts::read(dir.path()).unwrap_err();
+        assert!(error.in_words().contains("no regular file"), "{}", error.in_words());
+    }
 
     #[test]
     fn the_verdict_is_that_of_the_interval() {

@@ -1,10 +1,9 @@
 //! Tables of records for documents.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use emu_bench::report::{Quoted, Results, spliced};
-use emu_core::{Error, ErrorKind, Result};
+use emu_core::{Error, ErrorKind, Result, input_file};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -16,7 +15,8 @@ pub(super) fn table(records: &[PathBuf], table: Quoted) -> Result<Exit, Failure>
 
 pub(super) fn splice(documents: &[PathBuf], only_check: bool) -> Result<Exit, Failure> {
     for path in documents {
-        let text = fs::read_to_string(path).map_err(|cause| Error::file("read", path, cause))?;
+        let text =
+            input_file::read(path, input_file::SIZE_MAX).map_err(|cause| Error::file("read", path, cause))?;
         let new =
             spliced(&text, &apart).map_err(|why| why.during(format!("cannot splice {}", path.display())))?;
         if new == text {

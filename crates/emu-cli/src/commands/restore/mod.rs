@@ -1,14 +1,28 @@
 //! `emu restore`: undoes what killed emus have left.
 
-mod args;
 pub(crate) mod show;
 
-pub(crate) use args::RestoreArgs;
-
+use clap::Args;
 use emu_core::{Error, ErrorKind, Roots};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  emu restore
+  emu restore --json";
+
+/// Undo what killed emus have left
+///
+/// Any other command of emu that looks at the machine does the same first.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RestoreArgs {
+    /// Write JSON to stdout instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn restore(args: &RestoreArgs) -> Result<Exit, Failure> {
     let report = emu_core::restore(&Roots::system())?;

@@ -1,16 +1,37 @@
 //! `emu timers`: whether the clocks tell the truth.
 
-mod args;
 mod show;
 
-pub(crate) use args::TimersArgs;
+use std::path::PathBuf;
 
+use clap::Args;
 use emu_machine::Event;
 use emu_machine::timers::{self, Measured, TimersPlan};
 
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::measuring::{Document, Measuring, Task};
+use crate::measuring::{Document, MeasureArgs, Measuring, Task};
+
+const EXAMPLES: &str = "\
+Examples:
+  emu timers --quick
+  emu timers --out here
+  emu timers --reference there          # a record of another machine";
+
+/// Measure whether the clocks here tell the truth, and what each is worth
+///
+/// Cost and step of every clock, whether it runs back on one CPU or across them, how far CPU time and wall time are
+/// apart by the size of a computation, whether the order of sizes matters, and where the time of a sample goes.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TimersArgs {
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
+
+    /// Compare the performance with that of another machine: its record of emu timers
+    #[arg(long, value_name = "DIR")]
+    pub(crate) reference: Option<PathBuf>,
+}
 
 const NAME: &str = "timers";
 

@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure};
 use crate::options::{flag, option};
 use crate::output::progress::Progress;
 use crate::signals::Signals;
-use crate::values::{MethodChoice, Methods, TOLERANCE, share};
+use crate::values::{MethodChoice, Methods, TOLERANCE, exact, share};
 use crate::zone::plan;
 use crate::{hints, host, output};
 
@@ -80,7 +80,7 @@ fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
         args.demand.options(),
         option("workloads", &args.workloads),
         option("pairs", args.pairs),
-        option("until-decided", args.until_decided.map(|time| format!("{}s", time.as_secs()))),
+        option("until-decided", args.until_decided.map(exact)),
         option("tolerance", tolerance.then_some(args.tolerance)),
         flag("quick", args.quick),
         option("seed", [seed]),
@@ -206,7 +206,7 @@ fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
 }
 
 struct Run {
-    ending: Ending,
+    ending: Ending<Signals>,
     progress: Progress,
     /// The time that is left for more pairs.
     more: Duration,
@@ -272,7 +272,7 @@ mod tests {
     fn the_command_that_is_recorded_measures_the_same_again() {
         let line = "emu verify --speed 25% --speed 0=40%,1=1.200GHz --method cpu-lim:published --cpus 0-1 --period 10ms \
                     --lift-rt-limit --exclude-background --round up --widen --no-hold-clock --workloads cpu-loop,stream --pairs 40 \
-                    --until-decided 90s --tolerance 0.02 --quick --seed 7";
+                    --until-decided 1500us --tolerance 0.02 --quick --seed 7";
         let command = |line: &str| {
             let Command::Verify(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
                 panic!("{line}")

@@ -1,5 +1,6 @@
 //! What a disk does, as tables and figures.
 
+use emu_bench::distinct;
 use emu_bench::numbers::{nanos, percent, rate, size};
 use emu_bench::report::{Axis, Chart, Series};
 use emu_bench::row;
@@ -89,21 +90,16 @@ fn usual_and_slow(latency: &Latency) -> String {
 }
 
 fn reasons(disk: &Disk) -> Vec<String> {
-    let mut reasons: Vec<String> = Vec::new();
-    for Cell { transfer, outcome } in &disk.cells {
+    distinct(disk.cells.iter().filter_map(|Cell { transfer, outcome }| {
         let name = transfer.column.name();
-        let reason = match outcome {
-            Outcome::NotAvailable(why) => format!("n/a, {name}: {why}."),
+        match outcome {
+            Outcome::NotAvailable(why) => Some(format!("n/a, {name}: {why}.")),
             Outcome::Measured(measured) if measured.latency.is_none() => {
-                format!("n/a, times of {name}: operations end in the page cache, before the sync.")
+                Some(format!("n/a, times of {name}: operations end in the page cache, before the sync."))
             }
-            Outcome::Measured(_) => continue,
-        };
-        if !reasons.contains(&reason) {
-            reasons.push(reason);
+            Outcome::Measured(_) => None,
         }
-    }
-    reasons
+    }))
 }
 
 /// Where times are too short because operations that would have been slower were not made.

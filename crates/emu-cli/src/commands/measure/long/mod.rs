@@ -2,12 +2,16 @@
 
 mod show;
 
+use std::time::Duration;
+
 use emu_core::{Error, Host, Result};
 use emu_machine::series::{Series, SeriesPlan};
 use emu_machine::{Event, Watch};
 
 use crate::exit::{Exit, Failure};
 use crate::measuring::{MeasureArgs, Measuring, Task};
+use crate::options::option;
+use crate::values::exact;
 
 /// The one value of an option that takes several without `--for`; the usual one where none is given.
 pub(super) fn only<T: Copy>(name: &str, values: &[T], usual: T) -> Result<T> {
@@ -31,9 +35,8 @@ pub(super) fn take(
     run: impl FnOnce(SeriesPlan, Watch<'_>) -> Result<Series>,
 ) -> Result<Exit, Failure> {
     let plan = *task.plan;
-    let (length_us, every_us) = (plan.length_ns / 1000, plan.every_ns / 1000);
-    let times = format!(" --for {length_us}us --every {every_us}us");
-    let task = Task { options: task.options + &times, ..task };
+    let [length, every] = [plan.length_ns, plan.every_ns].map(|ns| exact(Duration::from_nanos(ns)));
+    let task = Task { options: task.options + &option("for", [length]) + &option("every", [every]), ..task };
     let mut measuring = Measuring::begin(host, args, &task)?;
     let measured = run(plan, &mut |event: Event<'_>| measuring.watch(event));
     measuring.finish(measured, |series| Ok(show::shown(series)))?;

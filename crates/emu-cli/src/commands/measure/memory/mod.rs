@@ -1,26 +1,57 @@
 //! `emu measure memory`: how fast memory is, at once or for a long time.
 
-mod args;
 mod show;
 
-pub(crate) use args::MemoryArgs;
-
+use clap::Args;
 use emu_bench::memory::StreamSize;
 use emu_bench::numbers;
 use emu_core::Host;
-use emu_machine::Event;
 use emu_machine::kernel::stream::Kernel;
 use emu_machine::memory::{self, Memory, MemoryPlan, Steady};
-use emu_machine::series;
 use emu_machine::tools::{Domain, What};
+use emu_machine::{Event, series};
 
-use crate::commands::measure::beside::Compared;
+use crate::commands::measure::beside::{CompareArgs, Compared};
 use crate::commands::measure::long;
-use crate::commands::measure::reference::{Rates, Referred};
+use crate::commands::measure::peak::PeakArgs;
+use crate::commands::measure::reference::{Rates, ReferenceArgs, Referred};
 use crate::exit::{Exit, Failure};
-use crate::host;
-use crate::measuring::{Document, Measuring, Task};
+use crate::measuring::{Document, MeasureArgs, Measuring, SeriesArgs, Task};
 use crate::options::option;
+use crate::{host, values};
+
+/// Measure how fast memory is: copies of blocks, STREAM, and the time of single loads
+///
+/// With --for: copies of blocks in their order, all the time.
+#[derive(Debug, Args)]
+pub(crate) struct MemoryArgs {
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
+
+    /// Length of each array: three for STREAM [default: four times the last-level caches, or what memory allows; with --quick at most 128MiB]
+    #[arg(short, long, value_name = "SIZE", value_parser = values::size, allow_hyphen_values = true)]
+    pub(crate) size: Option<u64>,
+
+    /// Sizes of blocks that are copied [default: 1,8,64,1KiB,16KiB,1MiB,16MiB; with --quick 1,1KiB,1MiB; with --for 1MiB]
+    #[arg(short, long, value_name = "SIZE", value_delimiter = ',', value_parser = values::size, allow_hyphen_values = true)]
+    pub(crate) blocks: Vec<u64>,
+
+    /// Numbers of threads [default: 1, 2, 4 … as there are CPUs; with --for as many as there are CPUs]
+    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::threads, allow_hyphen_values = true)]
+    pub(crate) threads: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) peak: PeakArgs,
+
+    #[command(flatten)]
+    pub(crate) reference: ReferenceArgs,
+
+    #[command(flatten)]
+    pub(crate) compare: CompareArgs,
+
+    #[command(flatten)]
+    pub(crate) series: SeriesArgs,
+}
 
 const NAME: &str = "measure memory";
 
