@@ -78,7 +78,7 @@ impl Trace {
     /// The shortest time between two moments at which a speed changes; `None` where there is one.
     pub fn shortest_step(&self) -> Option<Duration> {
         let moments = self.changes.iter().map(|change| change.at).chain(self.length);
-        let spans = moments.clone().zip(moments.skip(1)).map(|(begin, end)| end - begin);
+        let spans = moments.clone().zip(moments.skip(1)).map(|(begin, end)| end.saturating_sub(begin));
         spans.filter(|span| !span.is_zero()).min()
     }
 
