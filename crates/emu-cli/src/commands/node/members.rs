@@ -123,6 +123,8 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
     let stays = staying(there, &leaves)?;
     let mut takes = Vec::new();
     for (node, member, mut pids) in found {
+        // One that has ended since is on no node, and among nobody's children.
+        pids.retain(|pid| lives(*pid));
         let is_elsewhere = |pid| stays.get_key_value(pid).filter(|(_, other)| **other != node);
         if let Some((pid, other)) = pids.iter().find_map(is_elsewhere) {
             let error = Error::usage(format!("process {pid} of {member} is on node {other}"));
