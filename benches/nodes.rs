@@ -7,7 +7,7 @@ mod common;
 
 use std::array::from_ref;
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, Write, stdout};
+use std::io::{BufRead, BufReader, BufWriter, Write, stdout};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, sleep};
@@ -25,8 +25,9 @@ use serde::Serialize;
 /// Has this executable be a program that computes and writes how far it is.
 const COUNT: &str = "EMU_BENCH_COUNT";
 
-/// How often it does.
-const EVERY: Duration = Duration::from_millis(1);
+/// How often it notes that, and hands its notes over: whoever reads them runs on the same CPUs.
+const EVERY: f64 = 0.001;
+const HANDED_OVER: f64 = 0.2;
 
 /// What a node is slowed to, and the other one.
 const SPEEDS: [f64; 2] = [0.3, 0.8];
@@ -35,8 +36,9 @@ const SPEEDS: [f64; 2] = [0.3, 0.8];
 const SETTLE: Duration = Duration::from_millis(400);
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// New speeds in a row, and between which.
+/// New speeds in a row, how fast they come, and between which.
 const RETARGETS: usize = 1000;
+const PACE: Duration = Duration::from_millis(1);
 const BETWEEN: [f64; 2] = [0.5, 0.8];
 
 /// Steps of a trace: 20 s of them.
@@ -50,8 +52,8 @@ const OFF_IN_STEP: f64 = 0.03;
 const EXEC_MS: f64 = 20.0;
 
 fn main() -> ExitCode {
-    if let Some(every) = std::env::var(COUNT).ok().and_then(|every| every.parse().ok()) {
-        return count(every);
+    if std::env::var_os(COUNT).is_some() {
+        return count();
     }
     common::main("nodes", |run| {
         let methods = METHODS.iter().filter(|method| !method.about().has(Trait::Published));
@@ -75,17 +77,13 @@ fn now() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// How often a program tells what it has counted: whoever reads runs on the same CPUs, and what it did between is told by a
-/// straight line.
-const SELDOM: Duration = Duration::from_millis(5);
-const OFTEN: Duration = Duration::from_millis(1);
-
 /// Between two looks at the clock, which are few beside them.
 const AT_ONCE: u64 = 5_000;
 
 /// Computes, and writes the time and the number of steps, until nobody reads.
-fn count(every: f64) -> ExitCode {
-    let (mut steps, mut state, mut next, mut out) = (0_u64, 1_u64, now(), stdout().lock());
+fn count() -> ExitCode {
+    let mut out = BufWriter::with_capacity(1 << 16, stdout().lock());
+    let (mut steps, mut state, mut next, mut full) = (0_u64, 1_u64, now(), now());
     loop {
         // Each step waits for the one before: what runs on the CPU's sibling takes nothing from it.
         for _ in 0..AT_ONCE {
@@ -93,11 +91,17 @@ fn count(every: f64) -> ExitCode {
         }
         steps += AT_ONCE;
         let at = now();
-        if at >= next {
-            if writeln!(out, "{at:.9} {steps}").and_then(|()| out.flush()).is_err() {
-                return ExitCode::SUCCESS;
-            }
-            next = at + every;
+        if at < next {
+            continue;
+        }
+        next = at + EVERY;
+        let mut written = writeln!(out, "{at:.9} {steps}");
+        if at >= full {
+            full = at + HANDED_OVER;
+            written = written.and_then(|()| out.flush());
+        }
+        if written.is_err() {
+            return ExitCode::SUCCESS;
         }
     }
 }
@@ -109,13 +113,13 @@ struct Counter {
 }
 
 impl Counter {
-    fn start(cpu: CpuId, every: Duration) -> Result<Self> {
+    fn start(cpu: CpuId) -> Result<Self> {
         let failed = |cause| Error::io("cannot start a program that counts", cause);
         let this = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new("taskset")
             .args(["-c", &cpu.to_string()])
             .arg(this)
-            .env(COUNT, every.as_secs_f64().to_string())
+            .env(COUNT, "")
             .stdout(Stdio::piped())
             .spawn()
             .map_err(failed)?;
@@ -227,7 +231,7 @@ fn nodes(run: &mut Run, method: MethodId) -> Result<()> {
     };
     let mut seen = Vec::new();
     for _ in 0..run.options.pairs {
-        let counters = [Counter::start(one, SELDOM)?, Counter::start(two, SELDOM)?];
+        let counters = [Counter::start(one)?, Counter::start(two)?];
         let native = given(&counters)?;
         // One that burns would take from whatever is on its CPU.
         let mut node = |cpu, share| {
@@ -286,7 +290,7 @@ struct Retargeted {
 fn retarget(run: &mut Run, method: MethodId) -> Result<()> {
     let Some(cpu) = run.host.allowed.first() else { return Ok(()) };
     let Some(prepared) = prepared(run, "retarget", method, cpu, BETWEEN[0]) else { return Ok(()) };
-    let counter = Counter::start(cpu, OFTEN)?;
+    let counter = Counter::start(cpu)?;
     let [Given { rate: native, .. }] = given(from_ref(&counter))?;
     let mut session = Session::engage(&prepared, "bench", Tasks::Processes(vec![counter.pid()]))?;
     sleep(SETTLE);
@@ -297,7 +301,7 @@ fn retarget(run: &mut Run, method: MethodId) -> Result<()> {
         let before = Instant::now();
         session.retarget(&targets)?;
         micros.push(before.elapsed().as_secs_f64() * 1e6);
-        sleep(EVERY);
+        sleep(PACE);
     }
     let end_of_all = now();
     let [Given { rate: end, .. }] = given(from_ref(&counter))?;
@@ -354,7 +358,7 @@ fn trace(run: &mut Run, method: MethodId) -> Result<()> {
     let Some(prepared) = prepared(run, "trace", method, cpu, first) else { return Ok(()) };
     let one = [cpu].into_iter().collect();
     let mut player = Player::new(&run.host, trace, Some(&one), emu_core::AtEnd::Hold)?;
-    let counter = Counter::start(cpu, OFTEN)?;
+    let counter = Counter::start(cpu)?;
     let [Given { rate: before, .. }] = given(from_ref(&counter))?;
     let mut session = Session::engage(&prepared, "bench", Tasks::Processes(vec![counter.pid()]))?;
     sleep(SETTLE);

@@ -77,9 +77,18 @@ impl FromStr for Quoted {
     }
 }
 
-/// `cpu-hogs, 10ms`
-fn setting(cell: &CellResult) -> String {
-    let period = if cell.period.is_zero() { String::new() } else { format!(", {}", span(cell.period)) };
+/// `cpu-hogs, 10ms`; where low and high speeds have longer periods, the shortest and the longest.
+fn setting(results: &Results, cell: &CellResult) -> String {
+    let alike = |one: &&CellResult| {
+        (one.contender, one.exclude_background) == (cell.contender, cell.exclude_background)
+    };
+    let periods = results.cells.iter().filter(alike).map(|one| one.period);
+    let [shortest, longest] = [periods.clone().min(), periods.max()].map(Option::unwrap_or_default);
+    let period = match [shortest, longest].map(span) {
+        _ if longest.is_zero() => String::new(),
+        [shortest, longest] if shortest == longest => format!(", {shortest}"),
+        [shortest, longest] => format!(", {shortest} to {longest}"),
+    };
     let background = if cell.exclude_background { ", background excluded" } else { "" };
     format!("{}{period}{background}", cell.contender)
 }
@@ -89,13 +98,15 @@ fn error_of(cell: &CellResult) -> Option<f64> {
     (cell.finding.pairs > 0).then(|| cell.finding.error())
 }
 
-/// The cells that are no controls.
-fn emulated(records: &[Results]) -> impl Iterator<Item = &CellResult> {
-    records.iter().flat_map(|one| &one.cells).filter(|cell| cell.contender != NONE)
+/// The cells that are no controls, each with its setting.
+fn emulated(records: &[Results]) -> impl Iterator<Item = (String, &CellResult)> {
+    let of = |results| move |cell| (setting(results, cell), cell);
+    let cells = records.iter().flat_map(move |one| one.cells.iter().map(of(one)));
+    cells.filter(|(_, cell)| cell.contender != NONE)
 }
 
 fn shares(records: &[Results]) -> Vec<f64> {
-    let mut shares: Vec<f64> = emulated(records).map(|cell| cell.share).collect();
+    let mut shares: Vec<f64> = emulated(records).map(|(_, cell)| cell.share).collect();
     shares.sort_by(f64::total_cmp);
     shares.dedup_by(|a, b| is_same(*a, *b));
     shares
@@ -114,14 +125,13 @@ fn errors(records: &[Results]) -> Table {
     let shares = shares(records);
     let speeds = shares.iter().map(|share| Column::change(percent(*share)).with_interval());
     let mut table = Table::new(["method", "work"].map(Column::text).into_iter().chain(speeds));
-    for (method, work) in distinct(emulated(records).map(|cell| (setting(cell), work(cell)))) {
+    for (method, work) in distinct(emulated(records).map(|(setting, cell)| (setting, work(cell)))) {
         let of = |share: &f64| {
-            let is_it = |cell: &&CellResult| {
-                (setting(cell), self::work(cell)) == (method.clone(), work.clone())
-                    && is_same(cell.share, *share)
-            };
-            let found = emulated(records).find(is_it).filter(|cell| cell.finding.pairs > 0);
-            found.map(|cell| cell.finding.relative.map(|relative| relative - 1.0))
+            let found = emulated(records).find(|(setting, cell)| {
+                *setting == method && self::work(cell) == work && is_same(cell.share, *share)
+            });
+            let (_, cell) = found.filter(|(_, cell)| cell.finding.pairs > 0)?;
+            Some(cell.finding.relative.map(|relative| relative - 1.0))
         };
         let values: Vec<Value> = shares.iter().map(|share| of(share).into()).collect();
         table.row(row![method.as_str(), work.as_str()].into_iter().chain(values));
@@ -130,14 +140,15 @@ fn errors(records: &[Results]) -> Table {
 }
 
 fn largest(records: &[Results]) -> Table {
-    let works = distinct(emulated(records).map(work));
+    let works = distinct(emulated(records).map(|(_, cell)| work(cell)));
     let columns = works.iter().map(|work| Column::text(work.as_str()));
     let mut table = Table::new([Column::text("method")].into_iter().chain(columns));
-    for method in distinct(emulated(records).map(setting)) {
+    for method in distinct(emulated(records).map(|(setting, _)| setting)) {
         let of = |wanted: &String| {
-            let cells = emulated(records).filter(|cell| setting(cell) == method && work(cell) == *wanted);
+            let cells =
+                emulated(records).filter(|(setting, cell)| *setting == method && work(cell) == *wanted);
             cells
-                .filter_map(|cell| error_of(cell).map(f64::abs))
+                .filter_map(|(_, cell)| error_of(cell).map(f64::abs))
                 .reduce(f64::max)
                 .map(|error| percent((error * 1000.0).round() / 1000.0))
         };
@@ -147,11 +158,11 @@ fn largest(records: &[Results]) -> Table {
 }
 
 fn beside(records: &[Results]) -> Table {
-    let methods = distinct(emulated(records).map(|cell| cell.contender));
+    let methods = distinct(emulated(records).map(|(_, cell)| cell.contender));
     let columns = methods.iter().map(|one| Column::text(one.as_str()));
     let mut table = Table::new([Column::text("work"), Column::number("speed")].into_iter().chain(columns));
     for results in records {
-        let cells = || emulated(std::slice::from_ref(results));
+        let cells = || emulated(std::slice::from_ref(results)).map(|(_, cell)| cell);
         for (name, speed) in distinct(cells().map(|cell| (work(cell), percent(cell.share)))) {
             let of = |method| {
                 let here = |cell: &&CellResult| work(cell) == name && percent(cell.share) == speed;

@@ -58,12 +58,19 @@ fn errors(measured: &Measured<'_>, cell: &CellResult) -> Result<BTreeMap<usize, 
     Ok(measured.numbered_rates()?.into_iter().map(error).collect())
 }
 
+/// Fewer rounds tell nothing with 95 %.
+const ROUNDS_MIN: usize = 6;
+
 /// How much further their median is from what was asked than ours, bootstrapped over the rounds in which both pairs were
-/// undisturbed: in a round both met the same machine.
+/// undisturbed: in a round both met the same machine. Of few rounds, how much further they are in a round, by signed ranks.
 fn lead(ours: &BTreeMap<usize, f64>, theirs: &BTreeMap<usize, f64>, seed: u64) -> Result<Option<Interval>> {
     let rounds: Vec<_> = ours.iter().filter_map(|(number, own)| Some((*own, *theirs.get(number)?))).collect();
-    if rounds.len() < Bootstrap::UNITS_MIN {
+    if rounds.len() < ROUNDS_MIN {
         return Ok(None);
+    }
+    if rounds.len() < Bootstrap::UNITS_MIN {
+        let further = rounds.iter().map(|(ours, theirs)| theirs.abs() - ours.abs()).collect::<Vec<_>>();
+        return Ok(Some(Interval::of_differences(&Sample::new(further)?, Level::P95)));
     }
     let distance = |errors: Vec<f64>| Sample::new(errors).map_or(f64::NAN, |errors| errors.median().abs());
     Bootstrap::new(seed)
@@ -100,6 +107,16 @@ mod tests {
         let wide =
             |phase: usize| rounds(move |number| if (number + phase).is_multiple_of(2) { 0.3 } else { -0.02 });
         assert_eq!(standing(&wide(0), &wide(1)), Standing::Untold);
+    }
+
+    #[test]
+    fn six_rounds_tell_who_is_ahead() {
+        let of = |error: f64, count: usize| -> BTreeMap<_, _> {
+            (0..count).map(|number| (number, error + 0.001 * (number % 3) as f64)).collect()
+        };
+        assert_eq!(standing(&of(0.0, 6), &of(-0.2, 6)), Standing::Ahead);
+        assert_eq!(standing(&of(0.0, 6), &of(0.003, 6)), Standing::Ahead);
+        assert!(lead(&of(0.0, 5), &of(-0.2, 5), 1).unwrap().is_none());
     }
 
     #[test]

@@ -10,7 +10,7 @@ impl Interval {
     /// It assumes that differences are as often so much too large as too small, and no other shape. So of eight pairs it is
     /// little wider than Student's, and single disturbed pairs do not move it; without that assumption it would be the whole
     /// range. Under 6 differences none reaches 95 %, and the whole range is returned with the level it has (5: 93.75 %).
-    pub(super) fn of_differences(sample: &Sample, level: Level) -> Self {
+    pub(crate) fn of_differences(sample: &Sample, level: Level) -> Self {
         let values = sample.sorted();
         let means = values
             .iter()
