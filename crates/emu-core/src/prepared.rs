@@ -231,7 +231,7 @@ mod tests {
     use crate::unavailable::Reason;
 
     #[test]
-    fn a_speed_that_stays_shortly_is_for_methods_that_begin_it_at_once() {
+    fn a_short_speed_is_for_methods_that_begin_it_at_once() {
         let host = testing::host();
         let mut demand = Demand::new([(0, Target { share: 0.5, clock: None })].into());
         let mut of = |method, step_ms: u64| {
