@@ -220,7 +220,7 @@ fn a_disk_is_measured_for_a_while_without_a_trace() {
     assert_eq!(series["result"]["rates"].as_array().unwrap().len(), 10);
     assert_eq!(series["result"]["unit"], "B");
     let work = "--size 4194304 --blocks 4096 --threads 2 --operation read --column cached";
-    let must = format!("emu measure disk {work} --for 200000us --every 20000us");
+    let must = format!("emu measure disk {work} --for 200ms --every 20ms");
     assert_eq!(command(&series), Some(must.as_str()));
     // Past the page cache, or not at all.
     for operation in ["read", "write"] {
@@ -249,7 +249,7 @@ fn memory_is_measured_at_once_and_for_a_while() {
     assert_eq!(series["result"]["rates"].as_array().unwrap().len(), 10);
     assert_eq!(series["result"]["what"], "copy of 512 KiB blocks, arrays of 1 MiB, 2 threads");
     let work = "--size 1048576 --blocks 524288 --threads 2";
-    let must = format!("emu measure memory {work} --for 200000us --every 20000us");
+    let must = format!("emu measure memory {work} --for 200ms --every 20ms");
     assert_eq!(command(&series), Some(must.as_str()));
 }
 
@@ -283,7 +283,7 @@ fn cpus_are_measured_at_once_and_for_a_while() {
     assert_eq!(series["result"]["rates"].as_array().unwrap().len(), 10);
     assert_eq!(
         command(&series),
-        Some("emu measure cpu --threads 1 --numbers integer --for 500000us --every 50000us")
+        Some("emu measure cpu --threads 1 --numbers integer --for 500ms --every 50ms")
     );
 }
 

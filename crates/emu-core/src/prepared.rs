@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::time::Duration;
 
 use crate::clock;
 use crate::cpu_list::CpuList;
@@ -65,18 +66,7 @@ impl Prepared {
         expected.error += hold.loss;
         expected.notes.extend_from_slice(&hold.notes);
         if let Some(step) = demand.shortest_step {
-            let part = expected.period.div_duration_f64(step);
-            if method.about().has(Trait::EndsAtTicks) {
-                // A new speed waits for the period under way to end.
-                expected.error += part / 2.0;
-            }
-            // Periods are a little longer than told, for their grid.
-            if part * STEP_PERIODS > 1.01 {
-                expected.notes.push(format!(
-                    "speeds that stay for {step:?} alone are not exact: that is less than {STEP_PERIODS} periods of {:?}",
-                    expected.period
-                ));
-            }
+            expect_of_step(expected, step, method.about().has(Trait::EndsAtTicks));
         }
         // On one that spreads tasks itself, they do not stay where they began.
         let isolated: CpuList = host.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
@@ -146,6 +136,26 @@ impl Prepared {
     }
 }
 
+/// What speeds that stay for `step` add: to a method of which a new one waits for the period under way to end, or to any where
+/// they stay for less than [`STEP_PERIODS`].
+fn expect_of_step(expected: &mut Expected, step: Duration, waits: bool) {
+    let (period, part) = (expected.period, expected.period.div_duration_f64(step));
+    if waits {
+        expected.error += part / 2.0;
+    }
+    if waits && part > NOTED {
+        expected.notes.push(format!(
+            "a new speed waits for the period under way to end: one that stays for {step:?} is up to {:.0}% off",
+            100.0 * part.min(1.0)
+        ));
+    } else if part * STEP_PERIODS > 1.01 {
+        // Periods are a little longer than told, for their grid.
+        expected.notes.push(format!(
+            "speeds that stay for {step:?} alone are not exact: that is less than {STEP_PERIODS} periods of {period:?}"
+        ));
+    }
+}
+
 impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { method, demand, plan, .. } = self;
@@ -161,6 +171,9 @@ impl fmt::Debug for Prepared {
 /// How many periods a speed must stay for, to be exact in the mean of them: within 3 % of what was asked for in a quiet guest
 /// (docs/FIDELITY.md).
 const STEP_PERIODS: f64 = 5.0;
+
+/// From which part of a step on it is told that a new speed comes late.
+const NOTED: f64 = 0.02;
 
 /// What [`Trait::SplitsCpus`] adds to the error on several CPUs, where programs are judged that are no loops: at 25 % of 20 ms two
 /// short processes at a time were 34 % too slow, and two threads that spin at barriers 25 % (docs/FIDELITY.md).
@@ -222,8 +235,6 @@ pub fn ranked(host: &Host, demand: &Demand) -> Result<(Prepared, Vec<Prepared>)>
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::host::testing;
     use crate::method::ids;
@@ -243,6 +254,8 @@ mod tests {
         assert!(of(ids::FRACAS, 100_000).error < 0.02, "half a period of 100 s is nothing");
         let told = |expected: Expected| expected.notes.iter().any(|note| note.contains("are not exact"));
         assert!(!told(freeze) && told(of(ids::CPU_FREEZE, 90)));
+        let late = fracas.notes.iter().any(|note| note.contains("for 100ms is up to 20% off"));
+        assert!(late, "{:?}", fracas.notes);
     }
 
     #[test]
