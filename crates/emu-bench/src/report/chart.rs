@@ -13,9 +13,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::Axis;
-use super::marker::{Mark, Path, marker, outline};
+use super::marker::{Mark, Path, marker};
 use super::series::{Kind, Point, Series};
-use super::style::{self, Look};
+use super::style::{self, Look, outline};
 use crate::distinct;
 use crate::numbers::significant;
 

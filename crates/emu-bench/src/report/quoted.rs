@@ -98,15 +98,19 @@ fn error_of(cell: &CellResult) -> Option<f64> {
     (cell.finding.pairs > 0).then(|| cell.finding.error())
 }
 
-/// The cells that are no controls, each with its setting.
-fn emulated(records: &[Results]) -> impl Iterator<Item = (String, &CellResult)> {
-    let of = |results| move |cell| (setting(results, cell), cell);
-    let cells = records.iter().flat_map(move |one| one.cells.iter().map(of(one)));
-    cells.filter(|(_, cell)| cell.contender != NONE)
+/// The cells that are no controls.
+fn emulated(results: &Results) -> impl Iterator<Item = &CellResult> {
+    results.cells.iter().filter(|cell| cell.contender != NONE)
 }
 
-fn shares(records: &[Results]) -> Vec<f64> {
-    let mut shares: Vec<f64> = emulated(records).map(|(_, cell)| cell.share).collect();
+/// Those of all records, each with its setting.
+fn with_settings(records: &[Results]) -> Vec<(String, &CellResult)> {
+    let of = |results| move |cell| (setting(results, cell), cell);
+    records.iter().flat_map(|results| emulated(results).map(of(results))).collect()
+}
+
+fn shares(cells: &[(String, &CellResult)]) -> Vec<f64> {
+    let mut shares: Vec<f64> = cells.iter().map(|(_, cell)| cell.share).collect();
     shares.sort_by(f64::total_cmp);
     shares.dedup_by(|a, b| is_same(*a, *b));
     shares
@@ -122,13 +126,14 @@ fn work(cell: &CellResult) -> String {
 }
 
 fn errors(records: &[Results]) -> Table {
-    let shares = shares(records);
+    let cells = with_settings(records);
+    let shares = shares(&cells);
     let speeds = shares.iter().map(|share| Column::change(percent(*share)).with_interval());
     let mut table = Table::new(["method", "work"].map(Column::text).into_iter().chain(speeds));
-    for (method, work) in distinct(emulated(records).map(|(setting, cell)| (setting, work(cell)))) {
+    for (method, work) in distinct(cells.iter().map(|(setting, cell)| (setting, work(cell)))) {
         let of = |share: &f64| {
-            let found = emulated(records).find(|(setting, cell)| {
-                *setting == method && self::work(cell) == work && is_same(cell.share, *share)
+            let found = cells.iter().find(|(setting, cell)| {
+                setting == method && self::work(cell) == work && is_same(cell.share, *share)
             });
             let (_, cell) = found.filter(|(_, cell)| cell.finding.pairs > 0)?;
             Some(cell.finding.relative.map(|relative| relative - 1.0))
@@ -140,29 +145,29 @@ fn errors(records: &[Results]) -> Table {
 }
 
 fn largest(records: &[Results]) -> Table {
-    let works = distinct(emulated(records).map(|(_, cell)| work(cell)));
+    let cells = with_settings(records);
+    let works = distinct(cells.iter().map(|(_, cell)| work(cell)));
     let columns = works.iter().map(|work| Column::text(work.as_str()));
     let mut table = Table::new([Column::text("method")].into_iter().chain(columns));
-    for method in distinct(emulated(records).map(|(setting, _)| setting)) {
+    for method in distinct(cells.iter().map(|(setting, _)| setting)) {
         let of = |wanted: &String| {
-            let cells =
-                emulated(records).filter(|(setting, cell)| *setting == method && work(cell) == *wanted);
-            cells
+            let found = cells.iter().filter(|(setting, cell)| setting == method && work(cell) == *wanted);
+            found
                 .filter_map(|(_, cell)| error_of(cell).map(f64::abs))
                 .reduce(f64::max)
                 .map(|error| percent((error * 1000.0).round() / 1000.0))
         };
-        table.row([Value::from(&method)].into_iter().chain(works.iter().map(|work| of(work).into())));
+        table.row([Value::from(method)].into_iter().chain(works.iter().map(|work| of(work).into())));
     }
     table
 }
 
 fn beside(records: &[Results]) -> Table {
-    let methods = distinct(emulated(records).map(|(_, cell)| cell.contender));
+    let methods = distinct(records.iter().flat_map(emulated).map(|cell| cell.contender));
     let columns = methods.iter().map(|one| Column::text(one.as_str()));
     let mut table = Table::new([Column::text("work"), Column::number("speed")].into_iter().chain(columns));
     for results in records {
-        let cells = || emulated(std::slice::from_ref(results)).map(|(_, cell)| cell);
+        let cells = || emulated(results);
         for (name, speed) in distinct(cells().map(|cell| (work(cell), percent(cell.share)))) {
             let of = |method| {
                 let here = |cell: &&CellResult| work(cell) == name && percent(cell.share) == speed;

@@ -58,19 +58,17 @@ fn errors(measured: &Measured<'_>, cell: &CellResult) -> Result<BTreeMap<usize, 
     Ok(measured.numbered_rates()?.into_iter().map(error).collect())
 }
 
-/// Fewer rounds tell nothing with 95 %.
-const ROUNDS_MIN: usize = 6;
-
 /// How much further their median is from what was asked than ours, bootstrapped over the rounds in which both pairs were
 /// undisturbed: in a round both met the same machine. Of few rounds, how much further they are in a round, by signed ranks.
 fn lead(ours: &BTreeMap<usize, f64>, theirs: &BTreeMap<usize, f64>, seed: u64) -> Result<Option<Interval>> {
     let rounds: Vec<_> = ours.iter().filter_map(|(number, own)| Some((*own, *theirs.get(number)?))).collect();
-    if rounds.len() < ROUNDS_MIN {
+    if rounds.is_empty() {
         return Ok(None);
     }
     if rounds.len() < Bootstrap::UNITS_MIN {
         let further = rounds.iter().map(|(ours, theirs)| theirs.abs() - ours.abs()).collect::<Vec<_>>();
-        return Ok(Some(Interval::of_differences(&Sample::new(further)?, Level::P95)));
+        let lead = Interval::of_differences(&Sample::new(further)?, Level::P95);
+        return Ok(lead.reaches(Level::P95).then_some(lead));
     }
     let distance = |errors: Vec<f64>| Sample::new(errors).map_or(f64::NAN, |errors| errors.median().abs());
     Bootstrap::new(seed)

@@ -4,7 +4,6 @@ use plotters::style::RGBColor;
 
 use emu_core::MethodId;
 
-use super::marker::SHAPES;
 use crate::experiment::{NONE, methods};
 
 /// The palette of Okabe and Ito (*Color universal design*, 2008), without its yellow, which is too faint on white.
@@ -25,7 +24,7 @@ const NESTED: (i32, i32) = (3, 9);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) colour: RGBColor,
-    /// Which [outline](super::marker::outline) its markers have.
+    /// Which [outline] its markers have.
     pub(super) shape: usize,
     /// Radius of its markers, in pixels.
     pub(super) radius: i32,
@@ -53,9 +52,47 @@ pub(super) fn look(place: usize) -> Look {
     Look { colour, shape: place % SHAPES, radius: MARKER }
 }
 
+/// How many shapes there are: one for each contender.
+const SHAPES: usize = 13;
+
+/// The outline of a marker of this shape and radius, in pixels around its place.
+pub(super) fn outline(shape: usize, radius: i32) -> Vec<(i32, i32)> {
+    let turned = |corners: u32, radius: &dyn Fn(u32) -> f64| -> Vec<(i32, i32)> {
+        let corner = |step: u32| {
+            let (sin, cos) = (f64::from(step) * std::f64::consts::TAU / f64::from(corners)).sin_cos();
+            ((sin * radius(step)).round() as i32, (-cos * radius(step)).round() as i32)
+        };
+        (0..corners).map(corner).collect()
+    };
+    // Shapes with sharp ends need more room to be as heavy as the others.
+    let (r, far, near, thin) = (radius, radius + 1, radius - 1, radius / 3 + 1);
+    let mut arm = [(-thin, -far), (thin, -far), (thin, -thin)];
+    let mut plus = Vec::new();
+    for _ in 0..4 {
+        plus.extend(arm);
+        arm = arm.map(|(x, y)| (-y, x));
+    }
+    // In turn disc, square, triangle, diamond, wedge, plus, star, left, right, hourglass, bow, bar and plank.
+    let all: [_; SHAPES] = [
+        turned(24, &|_| f64::from(r)),
+        vec![(-near, -near), (near, -near), (near, near), (-near, near)],
+        vec![(0, -far), (r, near), (-r, near)],
+        vec![(0, -far), (far, 0), (0, far), (-far, 0)],
+        vec![(0, far), (r, -near), (-r, -near)],
+        plus,
+        turned(10, &|step| f64::from(far) * if step % 2 == 0 { 1.2 } else { 0.5 }),
+        vec![(-far, 0), (near, -r), (near, r)],
+        vec![(far, 0), (-near, -r), (-near, r)],
+        vec![(-r, -r), (r, -r), (-r, r), (r, r)],
+        vec![(-r, -r), (r, r), (r, -r), (-r, r)],
+        vec![(-thin, -far), (thin, -far), (thin, far), (-thin, far)],
+        vec![(-far, -thin), (far, -thin), (far, thin), (-far, thin)],
+    ];
+    all.into_iter().nth(shape).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::marker::outline;
     use super::*;
 
     #[test]

@@ -92,14 +92,13 @@ pub(crate) struct DemandArgs {
 impl DemandArgs {
     pub(crate) fn demand(&self, targets: Targets) -> Demand {
         Demand {
-            targets,
             period: self.period,
             lift_rt_limit: self.lift_rt_limit,
             exclude_background: self.exclude_background,
             round: self.round,
             widen_policies: self.widen,
             hold_clock: !self.no_hold_clock,
-            shortest_step: None,
+            ..Demand::new(targets)
         }
     }
 
