@@ -50,10 +50,11 @@ const OF_STOPS: [Correction; 13] = [
 ];
 const OF_FREEZE: [Correction; 2] = [FreezeMiddle, EarlySleepers];
 const OF_LIM: [Correction; 5] = [Leaked, RunnerSignals, MomentOfWork, TurnOrder, EarlySleepers];
-const OF_HOGS: [Correction; 12] = [
+const OF_HOGS: [Correction; 13] = [
     Account,
     DetunedGrid,
     LateStart,
+    OwnTime,
     VisibleWakeCost,
     HiddenWakeCost,
     HiddenScaling,

@@ -41,9 +41,10 @@ const RETARGETS: usize = 1000;
 const PACE: Duration = Duration::from_millis(1);
 const BETWEEN: [f64; 2] = [0.5, 0.8];
 
-/// Steps of a trace: 20 s of them.
+/// Steps of a trace: 20 s of them, and the periods of each.
 const STEP: Duration = Duration::from_millis(100);
 const STEPS: usize = 200;
+const PERIODS: u32 = 5;
 
 /// How a method may be off, and how much a node may be moved by another one.
 const OFF: f64 = 0.02;
@@ -170,8 +171,8 @@ fn targets(cpu: CpuId, share: f64) -> Targets {
 }
 
 /// What a method makes of a speed of one CPU; tells where it makes nothing of it.
-fn prepared(run: &mut Run, row: &'static str, id: MethodId, cpu: CpuId, share: f64) -> Option<Prepared> {
-    let prepared = Prepared::named(id, &run.host, &Demand::new(targets(cpu, share)));
+fn prepared(run: &mut Run, row: &'static str, id: MethodId, demand: &Demand) -> Option<Prepared> {
+    let prepared = Prepared::named(id, &run.host, demand);
     prepared
         .map_err(|why| {
             let met = Met::Not(why.in_words());
@@ -235,7 +236,7 @@ fn nodes(run: &mut Run, method: MethodId) -> Result<()> {
         let native = given(&counters)?;
         // One that burns would take from whatever is on its CPU.
         let mut node = |cpu, share| {
-            let prepared = prepared(run, "nodes", method, cpu, share);
+            let prepared = prepared(run, "nodes", method, &Demand::new(targets(cpu, share)));
             prepared.map(|prepared| Node::create(&prepared, format!("bench {cpu}"))).transpose()
         };
         let (Some(first), Some(second)) = (node(one, SPEEDS[0])?, node(two, SPEEDS[1])?) else {
@@ -289,7 +290,9 @@ struct Retargeted {
 /// A thousand new speeds while a program counts.
 fn retarget(run: &mut Run, method: MethodId) -> Result<()> {
     let Some(cpu) = run.host.allowed.first() else { return Ok(()) };
-    let Some(prepared) = prepared(run, "retarget", method, cpu, BETWEEN[0]) else { return Ok(()) };
+    let Some(prepared) = prepared(run, "retarget", method, &Demand::new(targets(cpu, BETWEEN[0]))) else {
+        return Ok(());
+    };
     let counter = Counter::start(cpu)?;
     let [Given { rate: native, .. }] = given(from_ref(&counter))?;
     let mut session = Session::engage(&prepared, "bench", Tasks::Processes(vec![counter.pid()]))?;
@@ -355,7 +358,9 @@ fn trace(run: &mut Run, method: MethodId) -> Result<()> {
     let end = STEPS as f64 * STEP.as_secs_f64();
     let trace: Trace = format!("time_s,cpu,speed\n{lines}{end},*,end\n").parse()?;
     let first = shares.first().copied().unwrap_or(1.0);
-    let Some(prepared) = prepared(run, "trace", method, cpu, first) else { return Ok(()) };
+    let mut demand = Demand::new(targets(cpu, first));
+    demand.period = Some(STEP / PERIODS);
+    let Some(prepared) = prepared(run, "trace", method, &demand) else { return Ok(()) };
     let one = [cpu].into_iter().collect();
     let mut player = Player::new(&run.host, trace, Some(&one), emu_core::AtEnd::Hold)?;
     let counter = Counter::start(cpu)?;

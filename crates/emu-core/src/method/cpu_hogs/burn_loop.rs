@@ -1,7 +1,8 @@
 //! The loop of a thread that burns a CPU for part of each period, in a closed loop on what it really took.
 //!
-//! Four things are corrected while it runs:
+//! Five things are corrected while it runs:
 //! - its own occupancy: wake-ups that come late, burns that end late or are taken from it (the [`Ledger`]);
+//! - what emu's other threads take from the tasks, where they have no other CPU;
 //! - what each wake-up costs the tasks: the part that the burner sees in its own CPU time is booked like a burn, the
 //!   part that it cannot see was measured ([`WakeCost`]) and is scaled with what is usual of the visible one;
 //! - what tasks outside the zone have of the CPU ([`BackgroundLoad`]): it burns of what they leave;
@@ -118,6 +119,9 @@ pub(super) struct Loop<'a> {
     visible: f64,
     /// Thread CPU time at the end of the last burn.
     rested: Nanos,
+    /// CPU time of all of emu at that moment, where it has no other CPU than this one: its other threads take theirs from the
+    /// tasks. Without it, steps of 100 ms at 20 % were 3.9 % slower in a quiet guest, as a new speed costs emu some 0.8 ms.
+    emu: Option<Nanos>,
     clock: ClockMeter,
     pusher: Option<IdlePusher>,
     next_look: Nanos,
@@ -133,6 +137,7 @@ impl<'a> Loop<'a> {
         announcer: TimerPrearm,
         background: Option<(Arc<BackgroundLoad>, usize)>,
         pusher: Option<IdlePusher>,
+        has_one_cpu: bool,
     ) -> Self {
         Self {
             cpu,
@@ -144,6 +149,7 @@ impl<'a> Loop<'a> {
             reference: cost,
             visible: cost.visible,
             rested: time::thread_cpu(),
+            emu: has_one_cpu.then(time::process_cpu),
             clock: ClockMeter::default(),
             pusher,
             next_look: 0,
@@ -205,10 +211,11 @@ impl<'a> Loop<'a> {
             // Burning elsewhere would slow a CPU that is not ours.
             self.ledger.clear();
             self.background.iter().for_each(|(background, place)| background.displaced(*place));
-            self.rested = time::thread_cpu();
+            self.rest();
             return index + 1;
         }
         let hidden = self.settle_wake_up(seen as f64);
+        self.ledger.settle(self.taken_by_emu(seen) as f64);
         let cost = self.cost();
         if due >= cost + MIN_BURN as f64 {
             // No period is going to be slept through.
@@ -228,7 +235,7 @@ impl<'a> Loop<'a> {
             background.woken(*place, woken, cpu + self.looked);
         }
         let burned = Self::burn(woken, until, wait, generation);
-        self.rested = time::thread_cpu();
+        self.rest();
         if let Some((background, place)) = &self.background {
             background.burned(*place, self.rested + self.looked, (burned, self.rested - cpu));
         }
@@ -242,6 +249,12 @@ impl<'a> Loop<'a> {
         self.look(share, grid.begin(index + 1));
         counters.cpu.store(self.rested + self.looked, Ordering::Relaxed);
         index + 1
+    }
+
+    /// Notes what has used CPU time so far, at the end of a burn.
+    fn rest(&mut self) {
+        self.rested = time::thread_cpu();
+        self.emu = self.emu.map(|_| time::process_cpu());
     }
 
     /// Has this CPU look for tasks that wait for another one until the `next` burn, if that may be needed at this speed.
@@ -324,6 +337,11 @@ impl<'a> Loop<'a> {
             self.visible += COST_WEIGHT * (seen - self.visible);
         }
         self.hidden()
+    }
+
+    /// What emu's other threads had of this CPU since the last burn, in which they wait; this one has had `seen`.
+    fn taken_by_emu(&self, seen: Nanos) -> Nanos {
+        self.emu.map_or(0, |emu| (time::process_cpu() - emu - seen).max(0))
     }
 
     fn is_displaced(&mut self) -> bool {

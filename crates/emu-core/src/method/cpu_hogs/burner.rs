@@ -23,13 +23,14 @@ pub(crate) struct Burner {
 
 impl Burner {
     /// Starts a burner on `cpu`: with its place among those that account for background load, where that is excluded,
-    /// and with a pusher, where tasks have other CPUs, too.
+    /// and with a pusher, where tasks have other CPUs, too. `has_one_cpu` where all of emu runs on this one.
     pub(crate) fn start(
         cpu: CpuId,
         settings: Settings,
         cost: WakeCost,
         background: Option<(Arc<BackgroundLoad>, usize)>,
         pusher: Option<IdlePusher>,
+        has_one_cpu: bool,
     ) -> Result<Self> {
         let seen = Arc::new(Seen::default());
         let theirs = Arc::clone(&seen);
@@ -41,7 +42,7 @@ impl Burner {
                 TimerPrearm::new()
             },
             move |announcer, wait| {
-                Loop::new(cpu, cost, &theirs, announcer, background, pusher).run(wait);
+                Loop::new(cpu, cost, &theirs, announcer, background, pusher, has_one_cpu).run(wait);
                 Ok(())
             },
         )?;

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, Plan, Trait};
+use crate::ablation::{Correction, is_off};
 use crate::cgroup::{TaskGroup, Usage, can_have, is_same_everywhere};
 use crate::cpu_list::{CpuId, CpuList};
 use crate::duty::idle_pusher::IdlePusher;
@@ -132,6 +133,9 @@ impl Hogs {
         let background =
             is_excluded.then(|| account(host, &group, zone, time::nanos(period))).transpose()?.map(Arc::new);
         let grid = Grid::new(time::now(), time::nanos(period));
+        // Where the background load is excluded, emu's threads are part of it.
+        let has_one_cpu =
+            host.allowed == cpus && cpus.len() == 1 && !is_excluded && !is_off(Correction::OwnTime);
         let burners = zone
             .demand
             .targets
@@ -143,7 +147,7 @@ impl Hogs {
                 let background = background.clone().map(|background| (background, place));
                 let waker =
                     (cpus.len() > 1).then(|| IdlePusher::beside_burner(cpu, group.notes())).transpose()?;
-                Ok((cpu, Burner::start(cpu, settings, cost, background, waker)?))
+                Ok((cpu, Burner::start(cpu, settings, cost, background, waker, has_one_cpu)?))
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
         let (targets, more_notes) = (zone.demand.targets.clone(), group.notes().clone());

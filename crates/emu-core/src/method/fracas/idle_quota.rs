@@ -119,7 +119,6 @@ impl IdleQuota {
             is_resting,
             search_end: now + SEARCH * period,
             next: now,
-            idle_since: now,
             idle: self.idle,
             ..Self::default()
         };
@@ -142,6 +141,10 @@ impl IdleQuota {
     }
 
     pub(crate) fn observe(&mut self, now: &Mark, turns: &QuotaTurns) {
+        // The first look after another quota may come late, and tells no idle time.
+        if self.before.is_none() {
+            self.idle_since = now.at;
+        }
         let before = self.before.replace(*now).unwrap_or(*now);
         let is_idle = now.usage == before.usage && now.throttling.throttled == before.throttling.throttled;
         self.has_woken = !is_idle && self.idle_since < before.at;
@@ -322,6 +325,17 @@ mod tests {
                 rest.restart(rest.is_resting(), PERIOD, kernel.mark.at);
             }
         }
+        assert!(!rest.is_resting());
+    }
+
+    #[test]
+    fn a_late_look_at_a_new_quota_is_no_idle_time() {
+        let (mut kernel, mut rest) = (Kernel::new(0.5), IdleQuota::default());
+        rest.restart(false, PERIOD, 0);
+        while kernel.mark.at < 3 * PERIOD {
+            kernel.step(true, None);
+        }
+        rest.observe(&kernel.mark, &kernel.turns);
         assert!(!rest.is_resting());
     }
 

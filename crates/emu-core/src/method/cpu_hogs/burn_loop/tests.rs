@@ -18,7 +18,21 @@ fn settings(share: f64, clock: Option<u64>) -> Settings {
 /// A burner whose wake-ups usually cost 8 µs that it sees and 2 µs that it does not.
 fn burning(seen: &Seen, background: Option<(Arc<BackgroundLoad>, usize)>) -> Loop<'_> {
     let cost = WakeCost { visible: 8_000.0, hidden: 2_000.0 };
-    Loop::new(0, cost, seen, TimerPrearm::new().unwrap(), background, None)
+    Loop::new(0, cost, seen, TimerPrearm::new().unwrap(), background, None, false)
+}
+
+#[test]
+fn what_other_threads_of_emu_compute_is_taken_from_the_tasks() {
+    let seen = Seen::default();
+    let mut this = burning(&seen, None);
+    let compute = || std::iter::repeat_with(time::thread_cpu).find(|cpu| *cpu > 5 * MS);
+    for least in [0, 5 * MS] {
+        this.rest();
+        std::thread::spawn(compute).join().unwrap();
+        let taken = this.taken_by_emu(0);
+        assert!(taken >= least && (taken > 0) == (least > 0), "{taken}");
+        this.emu = Some(0);
+    }
 }
 
 /// Periods that a burner sleeps through which owes nothing yet, in a period of 1 ms.
