@@ -403,6 +403,21 @@ fn a_hang_up_ends_command_and_emulation() {
     });
 }
 
+/// As of `ssh -t HOST emu run …`: the command is in the foreground, but is not told.
+#[test]
+fn a_hang_up_ends_an_emulation_that_leads_its_session() {
+    with_each_method(|terminal, method| {
+        let (emu, pid) = (emu("run", method), terminal.shell_pid());
+        terminal.send(&format!("exec {emu} -- sleep 600\n"));
+        let sleeper = until_child(pid, "sleep");
+        terminal.master = File::open("/dev/null").unwrap();
+        eventually("all have ended", || {
+            state(sleeper).is_none_or(|s| s == 'Z') && state(pid as i32).is_none_or(|s| s == 'Z')
+        });
+        assert!(groups_of(pid).is_empty());
+    });
+}
+
 #[test]
 fn attach_stops_and_continues_as_a_job() {
     with_each_method(|terminal, method| {

@@ -1,7 +1,7 @@
 //! `emu node apply`: the nodes of a file, what is on them, and the second time nothing.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::{
     alone, as_written, assert_refused, can_emulate, emu, eventually, finish, has_cpus, place_of, start,
-    state, state_folder, words,
+    state, state_folder, unwrapped, words,
 };
 use crate::node::{LOOP, Node, apply, emu_node};
 
@@ -97,6 +97,9 @@ fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
     let node = Node { name: "one", keeper: 0 };
     for (text, code, why) in [
         (file("unit = [\"x\"]"), 2, "did you mean `units`?"),
+        (file("pids = [0]"), 2, "there can be no process 0"),
+        (file("units = [\"../x\"]"), 2, "there can be no unit ../x"),
+        (file("cgroups = [\"/a/../b\"]"), 2, "there can be no cgroup /a/../b"),
         (file("run = [\"emu-test-no-such-program\"]"), 127, "emu-test-no-such-program"),
         (file(&format!("pids = [{}]", std::process::id())), 2, "emu itself"),
         (file(&format!("{own}[node.two]\ncpus = \"1\"\nspeed = \"50%\"\n{own}")), 2, "on nodes one and two"),
@@ -208,6 +211,30 @@ fn what_a_file_no_longer_has_leaves_with_its_children() {
     kill(Pid::from_raw(child as i32), Signal::SIGKILL).unwrap();
     shell.kill().unwrap();
     shell.wait().unwrap();
+}
+
+#[test]
+fn a_daemon_that_stays_when_its_member_leaves_is_told() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "read go; (sleep 60 & echo $!); read end"]).stdin(Stdio::piped());
+    let mut shell = shell.stdout(Stdio::piped()).spawn().unwrap();
+    let node = |members: &str| format!("[node.one]\ncpus = \"0\"\nspeed = \"50%\"\n{members}\n");
+    assert_eq!(apply(&node(&format!("pids = [{}]", shell.id())), "-q").code(), Some(0));
+    shell.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    let mut daemon = String::new();
+    BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut daemon).unwrap();
+    let daemon = daemon.trim();
+    let told = unwrapped(&apply(&node(""), "").stderr);
+    let keeps = format!("node one keeps what descends from no member, such as their daemons: {daemon}");
+    assert!(told.contains(&keeps), "{told}");
+    assert_eq!(apply(&node(""), "").stderr, "", "it is told once");
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    assert_eq!(emu_node("remove one --kill").code(), Some(0));
 }
 
 #[test]

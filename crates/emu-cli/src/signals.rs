@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use emu_core::{Error, Result, SignalMask};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::{Pid, getpgrp, tcgetpgrp};
+use nix::unistd::{Pid, getpgrp, getsid, tcgetpgrp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -37,7 +37,9 @@ pub(crate) struct Received {
 
 impl Received {
     pub(crate) fn is_from_terminal(self) -> bool {
-        self.sender.is_none() && FROM_TERMINAL.contains(&self.signal)
+        // The leader of a session alone is told that its terminal has hung up (`tty_signal_session_leader`).
+        let is_for_all = self.signal != Signal::SIGHUP || getsid(None) != Ok(Pid::this());
+        self.sender.is_none() && FROM_TERMINAL.contains(&self.signal) && is_for_all
     }
 }
 

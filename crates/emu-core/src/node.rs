@@ -117,8 +117,11 @@ impl Node {
 
     /// The processes in it.
     pub fn members(&self) -> Vec<Pid> {
-        let all = |group: &PathBuf| lists::read_all(group, PROCS).unwrap_or_default();
-        let mut members: Vec<Pid> = self.groups().iter().flat_map(all).collect();
+        let all = |(hierarchy, path): (&Hierarchy, _)| {
+            let folder = Folder { version: hierarchy.version, path };
+            lists::processes(&self.host.roots.proc, &folder).unwrap_or_default()
+        };
+        let mut members: Vec<Pid> = self.parts().flat_map(all).collect();
         members.retain(|&pid| pid != self.holder.pid());
         members.sort_unstable();
         members.dedup();
@@ -235,7 +238,8 @@ impl Node {
     /// # Errors
     /// One is not on the node, or cannot be put back; there are new children all the time.
     pub fn leave(&mut self, pids: &[Pid]) -> Result<()> {
-        if let Some(pid) = pids.iter().find(|pid| !self.is_inside(**pid)) {
+        let members = self.members();
+        if let Some(pid) = pids.iter().find(|pid| !members.contains(pid)) {
             return Err(Error::usage(format!("process {pid} is not on the node")));
         }
         // Once it has left, nobody would continue it.
@@ -286,16 +290,7 @@ impl Node {
     fn family(&self, pids: &[Pid]) -> Vec<Pid> {
         let mut family = self.members();
         family.retain(|&one| line_of(&self.host.roots.proc, one).iter().any(|one| pids.contains(one)));
-        // One without its first thread is in no list.
-        let unlisted: Vec<Pid> =
-            pids.iter().filter(|pid| !family.contains(pid) && self.is_inside(**pid)).copied().collect();
-        family.extend(unlisted);
         family
-    }
-
-    fn is_inside(&self, pid: Pid) -> bool {
-        let home = |hierarchy| place::home(&self.host.roots.proc, pid, hierarchy);
-        self.parts().any(|(hierarchy, group)| home(hierarchy).is_some_and(|home| home.starts_with(group)))
     }
 
     /// Refuses a process that another emu would go on slowing, in a hierarchy where this node has no group.

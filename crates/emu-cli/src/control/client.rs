@@ -134,9 +134,10 @@ pub(crate) fn order(emu: Pid, request: &Request) -> Result<()> {
 
 fn ask(emu: Pid, request: &Request) -> Result<Reply> {
     let silent = |e: Error| {
-        Error::unavailable(format!("emu {emu} does not answer"))
-            .caused_by(e)
-            .hint("it may be stopped, just beginning, in another network namespace, or of another version")
+        let why = Error::unavailable(format!("emu {emu} does not answer"));
+        // That its time is over.
+        let why = if e.raw_os_error() == Some(nix::libc::EAGAIN) { why } else { why.caused_by(e) };
+        why.hint("it may be stopped, just beginning, in another network namespace, or of another version")
     };
     let connected = UnixStream::connect_addr(&address(emu)?);
     let mut stream = connected.map_err(|e| silent(Error::io("cannot connect to it", e)))?;

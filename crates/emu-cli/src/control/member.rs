@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use emu_core::Pid;
+use emu_core::{Error, Pid, Result};
 use serde::{Deserialize, Serialize};
 
 /// What is to be on a node.
@@ -28,6 +28,23 @@ impl Member {
     /// Whether it may have other processes later, which can be told from what else runs.
     pub(crate) fn comes_again(&self) -> bool {
         matches!(self, Self::Unit(_) | Self::Container(_) | Self::Cgroup(_))
+    }
+
+    /// Refuses what can never be there: the node would wait for it.
+    pub(crate) fn check(&self) -> Result<()> {
+        let can_be = match self {
+            Self::Run(_) => true,
+            Self::Pid(pid) => *pid > 0,
+            Self::Name(name) => !name.is_empty(),
+            Self::Unit(name) | Self::Container(name) => !name.is_empty() && !name.contains('/'),
+            Self::Cgroup(path) => path.is_absolute() && !path.iter().any(|part| part == ".."),
+        };
+        let refused = || Error::usage(format!("there can be no {self}"));
+        if can_be {
+            Ok(())
+        } else {
+            Err(refused().hint("give a number or name, or the path of a cgroup from /"))
+        }
     }
 }
 

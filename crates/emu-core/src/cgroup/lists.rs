@@ -1,12 +1,15 @@
 //! Reading the files that list a group's processes and threads.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::Folder;
 use crate::control_file;
 use crate::error::{Error, Result};
 use crate::host::delegation::PROCS;
+use crate::process::{process_of, threads};
 use crate::sys::Pid;
 
 /// The list is empty for a removed group, and for a threaded one, whose processes the group above lists.
@@ -52,6 +55,20 @@ pub(crate) fn read_all(folder: &Path, name: &str) -> Result<Vec<Pid>> {
     let (mut lists, mut pids) = (Vec::new(), Vec::new());
     collect(folder, &mut lists)?;
     lists.iter().try_for_each(|list| read(&list.with_file_name(name), &mut pids))?;
+    Ok(pids)
+}
+
+/// The processes with a thread in a group, or in one nested in it. `cgroup.procs` of version 2 has one whose first thread has
+/// ended where that was (kernel/cgroup/cgroup.c, `css_task_iter_advance`), wherever its other threads are now.
+pub(crate) fn processes(proc: &Path, folder: &Folder) -> Result<Vec<Pid>> {
+    let mut pids = read_all(&folder.path, PROCS)?;
+    let tids: BTreeSet<Pid> = read_all(&folder.path, folder.threads_name())?.into_iter().collect();
+    pids.retain(|pid| tids.contains(pid));
+    if pids.len() < tids.len() {
+        let known = pids.iter().flat_map(|&pid| threads(proc, pid)).collect();
+        let unlisted = tids.difference(&known).filter_map(|&tid| process_of(proc, tid));
+        pids.extend(unlisted.collect::<BTreeSet<_>>());
+    }
     Ok(pids)
 }
 

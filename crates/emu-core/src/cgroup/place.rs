@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hint::Hint;
 use crate::host::delegation::{CONTROLLERS, PROCS, SUBTREE_CONTROL, can_enable, is_open};
 use crate::host::{Controller, Hierarchy, below, group_in};
+use crate::process::living_thread;
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
 
@@ -29,7 +30,8 @@ pub(crate) struct Site {
 
 /// The folder, as the mount shows it, of a process's group; `None` when the process has ended or the mount does not show it.
 pub(crate) fn home(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
-    let text = fs::read(proc.join(pid.to_string()).join("cgroup")).ok()?;
+    let task = living_thread(proc, pid).to_string();
+    let text = fs::read(proc.join(task).join("cgroup")).ok()?;
     let path = group_in(&text, hierarchy.version, &hierarchy.controllers)?;
     below(&hierarchy.mount, path.strip_prefix(&hierarchy.shown).ok()?).filter(|folder| is_group(folder))
 }

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use super::*;
 use crate::prepared::choose;
+use crate::process::living_thread;
 use crate::roots::Roots;
 use crate::speed::Target;
 use crate::sys::fork::fork_leaderless;
@@ -70,4 +71,33 @@ fn what_could_not_be_stopped_is_no_member() {
     leaderless.end();
     assert!(node.leave(&[leaderless.pid()]).unwrap_err().to_string().contains("is not on the node"));
     node.remove().1.unwrap();
+}
+
+#[test]
+fn one_without_its_first_thread_joins_and_leaves() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(dir.path());
+    // One more hierarchy, in which tests may be in a group of their own.
+    let options = NodeOptions { memory: Some(1 << 28), ..NodeOptions::default() };
+    let made = Prepared::named(ids::CPU_FREEZE, &host, &demand(&host))
+        .and_then(|prepared| Node::create_with(&prepared, "node three", options));
+    let mut node = match made {
+        Ok(node) => node,
+        Err(why) => return crate::testing::skip(&why.in_words()),
+    };
+    let leaderless = fork_leaderless().unwrap();
+    let (proc, pid) = (Path::new("/proc"), leaderless.pid());
+    crate::testing::wait_until(|| living_thread(proc, pid) != pid);
+    let groups = || fs::read_to_string(format!("/proc/{}/cgroup", living_thread(proc, pid))).unwrap();
+    let before = groups();
+    for _ in 0..2 {
+        node.adopt(pid).unwrap();
+        assert_eq!(node.members(), [pid]);
+        node.leave(&[pid]).unwrap();
+        assert_eq!((groups(), node.members()), (before.clone(), Vec::new()));
+    }
+    node.adopt(pid).unwrap();
+    node.remove().1.unwrap();
+    assert_eq!(groups(), before);
+    leaderless.end();
 }

@@ -335,6 +335,16 @@ pub(crate) fn pids(proc: &Path) -> Result<Vec<Pid>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
+/// The task whose `/proc/<tid>/cgroup` tells where a process is: not its first thread once that has ended, which stays where it
+/// was on version 2, and is shown in the root group on version 1.
+pub(crate) fn living_thread(proc: &Path, pid: Pid) -> Pid {
+    let has_ended = |tid| Stat::read(proc, tid).is_some_and(|stat| matches!(stat.state, b'Z' | b'X'));
+    if !has_ended(pid) {
+        return pid;
+    }
+    threads(proc, pid).into_iter().find(|&tid| !has_ended(tid)).unwrap_or(pid)
+}
+
 /// The numbers of a process's threads; empty when it has ended.
 pub(crate) fn threads(proc: &Path, pid: Pid) -> Vec<Pid> {
     pids(&proc.join(pid.to_string()).join("task")).unwrap_or_default()

@@ -2,11 +2,16 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::thread;
 use std::time::Duration;
 
 use super::state::{StateDir, StateLock};
 use crate::error::{Error, Result};
 use crate::roots::Roots;
+
+/// How often, and how long apart, the name of the one that holds it is looked for.
+const LOOKS: u32 = 20;
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Held by the one process that does something at a time: a locked file of the state folder, which the kernel releases however
 /// the process ends.
@@ -25,7 +30,12 @@ impl OnlyOne {
         let mut lock = state.lock_file(name, Duration::ZERO)?.map_err(|mut file| {
             let mut holder = String::new();
             // The holder may just be writing it.
-            let _ = file.read_to_string(&mut holder);
+            for _ in 0..LOOKS {
+                if file.read_to_string(&mut holder).is_ok_and(|length| length > 0) {
+                    break;
+                }
+                thread::sleep(LOOK_EVERY);
+            }
             taken(holder.trim())
         })?;
         sign(&mut lock.0).map_err(|e| Error::file("write", &state.path.join(name), e))?;

@@ -99,7 +99,7 @@ pub(crate) struct Applied {
     dry_run: bool,
     /// In the order in which they are done; none where all is as in the file.
     changes: Vec<Change>,
-    /// Members that are not there, and nodes whose emu was killed, in words.
+    /// Members that are not there, what stays though its member leaves, and nodes whose emu was killed, in words.
     notes: Vec<String>,
 }
 

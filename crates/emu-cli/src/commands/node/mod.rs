@@ -123,7 +123,7 @@ fn find(name: &str) -> Result<LiveSession> {
                 .hint("make it again, or have it forgotten: `emu node remove`");
         }
         let hint = match nearest(name, names.iter().map(String::as_str)) {
-            Some(nearest) => format!("there is {nearest}; `emu node list` names all"),
+            Some(nearest) => format!("did you mean `{nearest}`? `emu node list` names all"),
             None => "`emu node list` names those that there are".to_owned(),
         };
         Error::usage(format!("there is no node `{name}` of yours")).hint(hint)

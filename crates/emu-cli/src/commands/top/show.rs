@@ -2,7 +2,7 @@
 
 use emu_bench::columns;
 use emu_bench::numbers::span;
-use emu_bench::table::{Table, WIDTH, width, wrap};
+use emu_bench::table::{Table, width, wrap};
 use emu_core::{Error, LiveSession, Result, Roots};
 use serde::Serialize;
 
@@ -18,11 +18,7 @@ pub(super) fn text(roots: &Roots, found: &[Found]) -> String {
     if found.is_empty() {
         return "Nothing is slowed here by an emu of yours.\n".into();
     }
-    let mut table = Table::new(columns![
-        number "PID", text "METHOD", text "CPUS", number "ASKED", number "SET", number "DELIVERED",
-        number "STALL", number "PROCS", text "WHAT",
-    ]);
-    let mut remarks = Vec::new();
+    let (mut all, mut remarks) = (Vec::new(), Vec::new());
     for (session, working) in found {
         let pid = session.pid.to_string();
         let unknown = || [session.cpus.to_string(), "?".into(), "?".into(), "?".into()];
@@ -38,18 +34,35 @@ pub(super) fn text(roots: &Roots, found: &[Found]) -> String {
             }
         };
         for [cpus, asked, set, delivered] in rows {
-            let (pid, method, what) = (pid.clone(), session.method.clone(), short(&session.name));
-            table.row([pid, method, cpus, asked, set, delivered, stall.clone(), tasks.clone(), what]);
+            let (pid, method) = (pid.clone(), session.method.clone());
+            let row = [pid, method, cpus, asked, set, delivered, stall.clone(), tasks.clone()];
+            all.push((row, session.name.as_str()));
         }
     }
-    remarks.iter().fold(table.text(), |text, remark| format!("{text}{}\n", wrap(remark, 0)))
+    let table = |what: &dyn Fn(&str) -> String| {
+        let mut table = Table::new(columns![
+            number "PID", text "METHOD", text "CPUS", number "ASKED", number "SET", number "DELIVERED",
+            number "STALL", number "PROCS", text "WHAT",
+        ]);
+        all.iter().for_each(|(row, name)| table.row(row.iter().cloned().chain([what(name)])));
+        table
+    };
+    let whole = table(&|_| String::new()).text_in(usize::MAX);
+    let used = whole.lines().map(|line| line.chars().count()).max().unwrap_or(0) - "WHAT".len();
+    let room = width().saturating_sub(used);
+    // Where the table is too wide, its last part has the names beside the numbers of the processes.
+    let room = if room < LEAST { width() - PIDS } else { room };
+    let text = table(&|name| short(name, room)).text();
+    remarks.iter().fold(text, |text, remark| format!("{text}{}\n", wrap(remark, 0)))
 }
 
-/// The columns before the name, at their widest.
-const OTHERS: usize = 71;
+/// The room for a name beside all other columns at their widest, in a table of the usual width.
+const LEAST: usize = 9;
 
-fn short(name: &str) -> String {
-    let room = width().saturating_sub(OTHERS).max(WIDTH - OTHERS);
+/// The column of process numbers at its widest, and the gap.
+const PIDS: usize = 9;
+
+fn short(name: &str, room: usize) -> String {
     if name.chars().count() <= room {
         return name.to_owned();
     }
@@ -86,6 +99,7 @@ mod tests {
 
     use super::*;
     use crate::zone::options::Options;
+    use emu_bench::table::WIDTH;
     use emu_core::{CpuStatus, Demand, MethodId, Status, Target, Tasks};
 
     fn found(silent: bool) -> Found {
@@ -122,6 +136,15 @@ mod tests {
         let text = text(&Roots::system(), &[found(false)]);
         assert_eq!(text.lines().count(), 3, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    }
+
+    #[test]
+    fn a_name_has_the_room_that_the_figures_leave() {
+        let mut silent = found(true);
+        silent.0.name = format!("node worker-{}", "x".repeat(80));
+        let text = text(&Roots::system(), &[silent]);
+        let row = text.lines().nth(1).unwrap();
+        assert!(row.chars().count() == WIDTH && row.contains("node worker-xxxxxxxx"), "{text}");
     }
 
     #[test]
