@@ -12,7 +12,7 @@ use crate::cpu_list::{CpuId, CpuList};
 use crate::error::Result;
 use crate::host::delegation::PROCS;
 use crate::host::{CpuTimes, Hierarchy, Host};
-use crate::process::{self, Descendants, Stat};
+use crate::process::{self, Descendants, FORK, Stat};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos, USER_TICK};
 use crate::sys::times::process_cpu_time;
@@ -25,6 +25,9 @@ const THREADS_MAX: usize = 64;
 /// came between, and it is read again, so often.
 const TOGETHER: Nanos = 100_000;
 const TRIES: u32 = 4;
+
+/// How long a fork may be under way, in clock ticks.
+const FORK_TICKS: u64 = (FORK / USER_TICK) as u64 + 1;
 
 /// Where a group tells that it is itself frozen: version 2, and version 1.
 const FROZEN: [&str; 2] = ["cgroup.freeze", "freezer.self_freezing"];
@@ -68,6 +71,8 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     at: Nanos,
+    /// When it began, in clock ticks since boot.
+    began: u64,
     pub(super) threads: BTreeMap<Pid, ThreadTime>,
     processes: BTreeMap<Pid, ProcessTime>,
     /// Processes that are in none of emu's groups of a hierarchy, and the group that they are in there.
@@ -131,7 +136,7 @@ impl Watch {
     /// only to explain what is off: the kernel sums up all interrupts for it.
     pub(super) fn read(&mut self, explains: bool) -> Reading {
         let mut threads = BTreeMap::new();
-        let mut reading = Reading::default();
+        let mut reading = Reading { began: time::user_ticks(), ..Reading::default() };
         let (listed, in_groups) = self.listed();
         let known = std::mem::take(&mut self.known);
         let are_many = known.len() > THREADS_MAX;
@@ -331,7 +336,7 @@ impl Reading {
             })
         };
         let tasks = later.threads.iter().filter_map(task).filter(|task| task.wall > 0).collect();
-        let is_whole = self.is_whole && later.is_whole;
+        let is_whole = self.is_whole && later.is_whole && !self.has_joined(later);
         Window { length: later.at - self.at, tasks, is_whole, used: self.used_until(later) }
     }
 
@@ -341,6 +346,16 @@ impl Reading {
         let was_outside = |pid: &Pid| self.outside.contains_key(pid);
         let outside = later.outside.iter().filter(move |(pid, _)| was_outside(pid));
         outside.map(|(pid, group)| (*pid, group.as_path()))
+    }
+
+    /// Whether an older process has joined until then: what it used elsewhere is not told from what it has used here.
+    fn has_joined(&self, later: &Self) -> bool {
+        let is_new = |pid, one: &ProcessTime| {
+            self.processes.get(pid).is_none_or(|before| before.starttime != one.starttime)
+        };
+        // A fork is under way for a while.
+        let is_old = |one: &ProcessTime| one.starttime + FORK_TICKS < self.began;
+        later.processes.iter().any(|(pid, one)| is_new(pid, one) && is_old(one))
     }
 
     /// By the account of the group, or, with those that have left it, by that of the processes. What one that has ended used is
@@ -353,7 +368,7 @@ impl Reading {
             |pid: &Pid, one: &ProcessTime| is_same(pid, one) || later.processes.contains_key(&one.parent);
         let sum = |reading: &Self| reading.processes.values().map(|one| one.used).sum::<Nanos>();
         let all_known = self.processes.iter().all(|(pid, one)| is_known(pid, one));
-        let by_processes = all_known.then(|| (sum(later) - sum(self)).max(0));
+        let by_processes = (all_known && !self.has_joined(later)).then(|| (sum(later) - sum(self)).max(0));
         by_processes.max(self.used_by_group.zip(later.used_by_group).map(|(before, after)| after - before))
     }
 }

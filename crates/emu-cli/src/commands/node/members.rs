@@ -122,7 +122,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
     }
     leaves.extend(leaving(specs, there, &owned, &mut gone));
     let stays = staying(there, &leaves)?;
-    gone.extend(strays(there, &leaves, &stays)?);
+    gone.extend(without_member(there, &leaves, &stays)?);
     let mut takes = Vec::new();
     for (node, member, mut pids) in found {
         // One that has ended since is on no node, and among nobody's children.
@@ -193,17 +193,17 @@ fn staying<'a>(there: &'a There, leaves: &[Join]) -> Result<BTreeMap<Pid, &'a st
 
 /// In words, what stays on a node that a member leaves and descends from none: a daemon of that member may be among it, of
 /// which nobody knows once its parent has ended.
-fn strays(there: &There, leaves: &[Join], stays: &BTreeMap<Pid, &str>) -> Result<Vec<String>> {
+fn without_member(there: &There, leaves: &[Join], stays: &BTreeMap<Pid, &str>) -> Result<Vec<String>> {
     let mut told = Vec::new();
     for (node, (_, working)) in there {
         if !leaves.iter().any(|leave| leave.node == *node && matches!(leave.what, What::Leave(_))) {
             continue;
         }
         let known = family(working.joined.iter().map(|joined| joined.pid).collect())?;
-        let strays = stays.iter().filter(|(pid, of)| **of == node && !known.contains(pid));
-        let strays: Vec<_> = strays.map(|(pid, _)| pid.to_string()).collect();
-        if !strays.is_empty() {
-            let pids = strays.join(", ");
+        let without = stays.iter().filter(|(pid, of)| **of == node && !known.contains(pid));
+        let without: Vec<_> = without.map(|(pid, _)| pid.to_string()).collect();
+        if !without.is_empty() {
+            let pids = without.join(", ");
             told.push(format!(
                 "node {node} keeps what descends from no member, such as their daemons: {pids}"
             ));

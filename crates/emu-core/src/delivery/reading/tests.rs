@@ -33,6 +33,24 @@ fn what_a_group_has_used_counts_where_processes_do_not_tell() {
 }
 
 #[test]
+fn what_a_process_used_before_it_joined_does_not_count() {
+    let reading = |processes: &[(Pid, ProcessTime)]| Reading {
+        processes: processes.iter().copied().collect(),
+        began: 500,
+        is_whole: true,
+        ..Reading::default()
+    };
+    let before = reading(&[(1, process(0, 10))]);
+    let joined = reading(&[(1, process(0, 12)), (2, process(0, 400))]);
+    let window = before.until(&joined);
+    assert_eq!((window.used, window.is_whole), (None, false));
+    let born = ProcessTime { starttime: 498, ..process(1, 3) };
+    let window = before.until(&reading(&[(1, process(0, 12)), (3, born)]));
+    assert_eq!((window.used, window.is_whole), (Some(5 * USER_TICK), true));
+    assert_eq!(joined.until(&joined).used, Some(0));
+}
+
+#[test]
 fn a_thread_that_is_in_both_readings_has_a_window() {
     let time = |at, run, wait, cpu| ThreadTime { at, run, wait, cpu };
     let before =
