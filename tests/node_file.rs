@@ -340,7 +340,7 @@ fn nodes_of_a_class_find_cpus_and_keep_them() {
     let typo = apply("[node.a]\nclass = \"slow\"\n", "");
     assert_refused(&typo, 2, "class `slow`");
     let unknown = emu_node("set w11 --speed 20%");
-    assert!(unknown.stderr.contains("there is w1;"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("did you mean `w1`?"), "{}", unknown.stderr);
     assert_eq!(apply("", "-q").code(), Some(0));
     assert_eq!(emu_node("list --json").stdout.matches("\"w1\"").count(), 0);
 }
