@@ -1,7 +1,10 @@
 //! `emu noise` from end to end: what it prints, its record, bad input, and an end by a signal.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
+use std::thread;
 
 use crate::common::{
     alone, as_written, assert_measured, assert_refused, emu, eventually, finish, run, start, words,
@@ -41,6 +44,34 @@ fn a_quick_look_makes_tables_a_conclusion_and_a_lasting_record() {
 }
 
 #[test]
+fn the_same_work_goes_through_a_server_and_one_that_dies_is_told() {
+    let _alone = alone();
+    let ended = run(&mut emu(words("noise --quick --json --server loopback")), "");
+    let json = as_written("noise", &ended.stdout);
+    let kinds = json["result"]["kinds"].as_array().unwrap();
+    for kind in ["cpu-bound", "sleep-1ms", "sleep-10ms", "no-op"] {
+        let of =
+            |name: &str| kinds.iter().find(|of| of["kind"] == *name).unwrap()["median_ns"].as_f64().unwrap();
+        assert!(of(&format!("{kind}-server")) > of(kind), "{kind}: {json}");
+    }
+    assert!(json["result"]["server"].as_str().unwrap().starts_with("127.0.0.1:"), "{json}");
+
+    // It answers the first question, and dies at the next connection.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = thread::spawn(move || {
+        let (mut client, mut buffer) = (listener.accept().unwrap().0, [0; 8]);
+        client.read_exact(&mut buffer).unwrap();
+        client.write_all(&buffer).unwrap();
+    });
+    let ended = run(&mut emu(words(&format!("noise --quick --server {address}"))), "");
+    server.join().unwrap();
+    assert_refused(&ended, 3, &format!("cannot connect to server {address}"));
+    let nowhere = run(&mut emu(words("noise --quick --server no-such-host.invalid:7")), "");
+    assert_refused(&nowhere, 3, "no-such-host.invalid:7");
+}
+
+#[test]
 fn json_is_all_that_goes_to_stdout() {
     let _alone = alone();
     let ended = run(&mut emu(words("noise --quick --json --threshold 20us")), "");
@@ -60,6 +91,8 @@ fn bad_input_is_refused_before_anything_is_measured() {
         "noise --threshold -1us",
         "noise --threshold 5",
         "noise --seed x",
+        "noise --server 127.0.0.1",
+        "noise --server loop:back",
         "noise --quick --node 1000",
         "noise --node -1",
         "noise --out /proc/no-such-folder",

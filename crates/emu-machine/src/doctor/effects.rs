@@ -80,7 +80,7 @@ impl EffectsPlan {
     }
 
     fn order(&self, kind: Kind, runs: u32, operations: Option<u64>) -> Order {
-        Order { kind, runs, operations, length_ns: self.run_ns, cpus: self.cpus.clone() }
+        Order { kind, runs, operations, length_ns: self.run_ns, cpus: self.cpus.clone(), server: None }
     }
 }
 

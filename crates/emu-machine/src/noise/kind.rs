@@ -1,7 +1,7 @@
 //! The kinds of work whose repeatability is measured: those of the published experiment.
 
 use std::hint::black_box;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,10 @@ use nix::sys::resource::{UsageWho, getrusage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-const PATIENCE: Duration = Duration::from_secs(1);
+use super::server::Connection;
+
+/// No message takes longer there and back.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Multiplications in an operation of the CPU-bound kind.
 const STEPS: u64 = 1000;
@@ -34,12 +37,43 @@ pub enum Kind {
     NoOp,
     /// A datagram to another thread and back, over loopback.
     UdpPingPong,
+    /// As `cpu-bound`; the result then goes to a TCP server and back.
+    CpuBoundServer,
+    /// As `sleep-1ms`, and then to a TCP server and back.
+    #[serde(rename = "sleep-1ms-server")]
+    Sleep1MsServer,
+    /// As `sleep-10ms`, and then to a TCP server and back.
+    #[serde(rename = "sleep-10ms-server")]
+    Sleep10MsServer,
+    /// To a TCP server and back.
+    NoOpServer,
 }
 
 impl Kind {
-    /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 5] =
+    /// Those that need nobody else, in the order in which they are shown.
+    pub const ALONE: [Self; 5] =
         [Self::CpuBound, Self::Sleep1Ms, Self::Sleep10Ms, Self::NoOp, Self::UdpPingPong];
+
+    /// Those that go through a server.
+    pub const THROUGH_SERVER: [Self; 4] =
+        [Self::CpuBoundServer, Self::Sleep1MsServer, Self::Sleep10MsServer, Self::NoOpServer];
+
+    /// The same work without a server.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        match self {
+            Self::CpuBoundServer => Self::CpuBound,
+            Self::Sleep1MsServer => Self::Sleep1Ms,
+            Self::Sleep10MsServer => Self::Sleep10Ms,
+            Self::NoOpServer => Self::NoOp,
+            alone => alone,
+        }
+    }
+
+    /// Whether it goes through a server.
+    pub fn is_through_server(self) -> bool {
+        self.alone() != self
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -49,11 +83,15 @@ impl Kind {
             Self::Sleep10Ms => "sleep-10ms",
             Self::NoOp => "no-op",
             Self::UdpPingPong => "udp-ping-pong",
+            Self::CpuBoundServer => "cpu-bound-server",
+            Self::Sleep1MsServer => "sleep-1ms-server",
+            Self::Sleep10MsServer => "sleep-10ms-server",
+            Self::NoOpServer => "no-op-server",
         }
     }
 
     fn sleep(self) -> Duration {
-        match self {
+        match self.alone() {
             Self::Sleep1Ms => Duration::from_millis(1),
             Self::Sleep10Ms => Duration::from_millis(10),
             _ => Duration::ZERO,
@@ -74,6 +112,8 @@ pub struct Order {
     pub length_ns: u64,
     /// The CPUs that the process is bound to; none where it is free to move.
     pub cpus: CpuList,
+    /// The server of the kinds that go through one.
+    pub server: Option<SocketAddr>,
 }
 
 /// What a process has done.
@@ -101,13 +141,13 @@ impl Order {
     /// Does what it says, on the calling thread, which stays bound to the CPUs.
     ///
     /// # Errors
-    /// Unavailable, where loopback cannot be used or a datagram did not come back in time.
+    /// Unavailable, where loopback cannot be used, or a datagram or the server's reply did not come in time.
     pub fn obey(&self) -> Result<Runs> {
         if !self.cpus.is_empty() {
             // Before there is another thread, which inherits it.
             confine(&self.cpus)?;
         }
-        let work = Work::new(self.kind)?;
+        let work = Work::new(self.kind, self.server)?;
         let operations = match self.operations {
             Some(operations) => operations.max(1),
             None => filling(&work, self.length_ns)?,
@@ -126,7 +166,10 @@ impl Order {
 fn answer(kind: Kind, done: Result<Runs>) -> Result<Answer> {
     match done {
         // Every machine has what the other kinds need.
-        Err(error) if kind == Kind::UdpPingPong && error.kind() == ErrorKind::Unavailable => {
+        Err(error)
+            if (kind == Kind::UdpPingPong || kind.is_through_server())
+                && error.kind() == ErrorKind::Unavailable =>
+        {
             Ok(Err(error.in_words()))
         }
         done => done.map(Ok),
@@ -148,12 +191,14 @@ fn filling(work: &Work, length_ns: u64) -> Result<u64> {
 struct Work {
     kind: Kind,
     partner: Option<Partner>,
+    server: Option<Connection>,
 }
 
 impl Work {
-    fn new(kind: Kind) -> Result<Self> {
+    fn new(kind: Kind, server: Option<SocketAddr>) -> Result<Self> {
         let partner = (kind == Kind::UdpPingPong).then(Partner::start).transpose()?;
-        Ok(Self { kind, partner })
+        let server = server.filter(|_| kind.is_through_server()).map(Connection::to).transpose()?;
+        Ok(Self { kind, partner, server })
     }
 
     fn run(&self, operations: u64) -> Result<Run> {
@@ -169,6 +214,10 @@ impl Work {
     }
 
     fn operate(&self, operations: u64) -> Result<u64> {
+        if let Some(server) = &self.server {
+            let start = if self.kind.alone() == Kind::CpuBound { START } else { 0 };
+            return (0..operations).try_fold(start, |done, _| server.round_trip(self.step(done)));
+        }
         match (self.kind, &self.partner) {
             (Kind::CpuBound, _) => Ok(advance(START, operations * STEPS)),
             (Kind::UdpPingPong, Some(partner)) => {
@@ -188,10 +237,24 @@ impl Work {
         }
     }
 
+    /// One operation, less the way to the server, on what those before it have come to.
+    fn step(&self, done: u64) -> u64 {
+        if self.kind.alone() == Kind::CpuBound {
+            return advance(done, STEPS);
+        }
+        if self.kind.sleep() > Duration::ZERO {
+            thread::sleep(self.kind.sleep());
+        }
+        done + 1
+    }
+
     fn is_right(&self, operations: u64, result: u64, took: Duration) -> bool {
         let slept = self.kind.sleep().as_nanos() * u128::from(operations);
-        let right =
-            if self.kind == Kind::CpuBound { expected(START, operations * STEPS) } else { operations };
+        let right = if self.kind.alone() == Kind::CpuBound {
+            expected(START, operations * STEPS)
+        } else {
+            operations
+        };
         result == right && took.as_nanos() >= slept
     }
 }
@@ -254,14 +317,20 @@ impl Drop for Partner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::noise::Server;
+
+    fn all() -> impl Iterator<Item = Kind> {
+        Kind::ALONE.into_iter().chain(Kind::THROUGH_SERVER)
+    }
 
     fn order(kind: Kind, runs: u32, operations: Option<u64>, length_ns: u64) -> Order {
-        Order { kind, runs, operations, length_ns, cpus: CpuList::default() }
+        let server = kind.is_through_server().then(|| Server::Loopback.start().unwrap());
+        Order { kind, runs, operations, length_ns, cpus: CpuList::default(), server }
     }
 
     #[test]
     fn every_kind_does_its_verified_operations_in_every_run() {
-        for kind in Kind::ALL {
+        for kind in all() {
             let done = order(kind, 2, Some(2), 0).obey().unwrap();
             assert_eq!((done.operations, done.runs.len()), (2, 2), "{kind:?}");
             let slept = kind.sleep().as_nanos() as u64 * 2;
@@ -303,12 +372,16 @@ mod tests {
         let why = answer(Kind::UdpPingPong, late()).unwrap().unwrap_err();
         assert!(why.contains("datagram 7 of a ping-pong has not come back"), "{why}");
         assert!(answer(Kind::NoOp, late()).is_err(), "that of another kind is a failure");
+        let nowhere =
+            Order { server: Some(([127, 0, 0, 1], 1).into()), ..order(Kind::NoOpServer, 1, None, 1) };
+        let why = nowhere.answer().unwrap().unwrap_err();
+        assert!(why.contains("cannot connect to server 127.0.0.1:1"), "{why}");
         assert!(answer(Kind::UdpPingPong, Err(wrong("datagram"))).is_err());
     }
 
     #[test]
     fn names_are_the_names_in_json() {
-        for kind in Kind::ALL {
+        for kind in all() {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }

@@ -7,13 +7,16 @@ mod conclusion;
 mod gap;
 mod kind;
 mod period;
+mod server;
 mod setting;
 
 pub use gap::{CpuGaps, Gap};
 pub use kind::{Answer, Kind, Order, Run, Runs};
 pub use period::Period;
+pub use server::Server;
 pub use setting::Setting;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use emu_bench::stats::{Noise, Sample};
@@ -86,6 +89,8 @@ pub struct NoisePlan {
     pub threshold_ns: Option<u64>,
     /// The CPUs that are looked at, all at the same time.
     pub cpus: CpuList,
+    /// The server through which the kinds go once more; `None` for none.
+    pub server: Option<Server>,
     /// Start of the random numbers by which the kinds are ordered.
     pub seed: u64,
 }
@@ -101,8 +106,14 @@ impl NoisePlan {
             look_ns: look.as_nanos() as u64,
             threshold_ns: None,
             cpus: host.allowed.clone(),
+            server: None,
             seed,
         }
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let through_server = self.server.iter().flat_map(|_| Kind::THROUGH_SERVER);
+        Kind::ALONE.into_iter().chain(through_server)
     }
 
     /// One block of one kind, with its warming up.
@@ -122,6 +133,9 @@ pub struct Measured {
     pub kinds: Vec<OfKind>,
     /// The others.
     pub not_available: Vec<NotAvailable>,
+    /// The address of the server through which some kinds went; `None` for none.
+    #[serde(default)]
+    pub server: Option<SocketAddr>,
     /// The gaps of each CPU.
     pub cpus: Vec<CpuGaps>,
     /// The core clock of the first CPU before each block and after the last one, in Hz; without those at which it was
@@ -189,15 +203,21 @@ fn measure_with(
     watch: Watch<'_>,
 ) -> Result<Measured> {
     host.check_cpus(&plan.cpus)?;
-    let mut left = plan.look_time() + plan.block_time() * plan.blocks * Kind::ALL.len() as u32;
+    let mut left = plan.look_time() + plan.block_time() * plan.blocks * plan.kinds().count() as u32;
+    let server = plan.server.map(Server::start).transpose()?;
     // Free to move, as programs are.
     let cpus = CpuList::default();
-    let order =
-        |kind, runs, operations| Order { kind, runs, operations, length_ns: plan.run_ns, cpus: cpus.clone() };
+    let ask = |kind: Kind, runs, operations| {
+        match ask(&Order { kind, runs, operations, length_ns: plan.run_ns, cpus: cpus.clone(), server })? {
+            // Who has named a server wants to know.
+            Err(why) if kind.is_through_server() => Err(Error::unavailable(why).hint(server::HINT)),
+            answer => Ok(answer),
+        }
+    };
     let (mut work, mut not_available) = (Vec::new(), Vec::<NotAvailable>::new());
-    for kind in Kind::ALL {
+    for kind in plan.kinds() {
         watch(Event::Next { what: &format!("{}: finding the length of a run", kind.name()), left })?;
-        match ask(&order(kind, 0, None))? {
+        match ask(kind, 0, None)? {
             Ok(done) => work.push((kind, done.operations, Vec::new())),
             Err(why) => {
                 not_available.push(NotAvailable { kind, why });
@@ -215,7 +235,7 @@ fn measure_with(
         for (kind, operations, blocks) in turns {
             watch(Event::Next { what: &format!("{}, block {block} of {}", kind.name(), plan.blocks), left })?;
             left = left.saturating_sub(plan.block_time());
-            match ask(&order(*kind, plan.runs, Some(*operations)))? {
+            match ask(*kind, plan.runs, Some(*operations))? {
                 Ok(done) => {
                     tell(&mut *watch, kind.name(), &done.runs)?;
                     blocks.push(done.runs);
@@ -240,7 +260,8 @@ fn measure_with(
         .map(|(kind, operations, blocks)| OfKind::new(kind, operations, blocks))
         .collect::<Result<Vec<_>>>()?;
     let conclusion = conclusion::of(&kinds, &cpus, clock_range(&clocks_hz));
-    Ok(Measured { kinds, not_available, cpus, clocks_hz, stolen, notes: notes_of_build(), conclusion })
+    let notes = notes_of_build();
+    Ok(Measured { kinds, not_available, server, cpus, clocks_hz, stolen, notes, conclusion })
 }
 
 fn gaps(host: &Host, plan: &NoisePlan) -> Result<Vec<CpuGaps>> {
@@ -270,7 +291,8 @@ mod tests {
     use emu_core::{ErrorKind, Roots};
 
     fn plan(host: &Host) -> NoisePlan {
-        NoisePlan { run_ns: 1, look_ns: 20_000_000, ..NoisePlan::new(host, true, 7) }
+        let server = Some(Server::Loopback);
+        NoisePlan { run_ns: 1, look_ns: 20_000_000, server, ..NoisePlan::new(host, true, 7) }
     }
 
     #[test]
@@ -288,7 +310,10 @@ mod tests {
         };
         // In this process: the test binary is no emu.
         let measured = measure_with(&host, &plan, &Order::answer, &mut watch).unwrap();
-        assert_eq!(measured.kinds.iter().map(|of| of.kind).collect::<Vec<_>>(), Kind::ALL);
+        assert_eq!(
+            measured.kinds.iter().map(|of| of.kind).collect::<Vec<_>>(),
+            plan.kinds().collect::<Vec<_>>()
+        );
         for of in &measured.kinds {
             assert_eq!(of.blocks.iter().map(Vec::len).collect::<Vec<_>>(), [5; 5], "{:?}", of.kind);
             assert_eq!(rows.iter().filter(|row| *row == of.kind.name()).count(), 5);
@@ -328,11 +353,27 @@ mod tests {
             };
             let measured = measure_with(&host, &plan(&host), &ask, &mut |_| Ok(())).unwrap();
             let kinds: Vec<_> = measured.kinds.iter().map(|of| of.kind).collect();
-            assert_eq!(kinds, [Kind::CpuBound, Kind::Sleep1Ms, Kind::Sleep10Ms, Kind::NoOp]);
+            let plan = plan(&host);
+            assert_eq!(kinds, plan.kinds().filter(|kind| *kind != Kind::UdpPingPong).collect::<Vec<_>>());
             let missing = NotAvailable { kind: Kind::UdpPingPong, why: "no loopback".into() };
             assert_eq!((measured.not_available, asked.get()), (vec![missing], answered + 1));
             assert_eq!(measured.cpus.len(), host.allowed.len());
         }
+    }
+
+    #[test]
+    fn a_server_that_dies_ends_it_and_is_told() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let asked = Cell::new(0);
+        let ask = |order: &Order| {
+            asked.set(asked.get() + u32::from(order.kind.is_through_server()));
+            if asked.get() > 6 { Ok(Err("the server is gone".into())) } else { order.answer() }
+        };
+        let error = measure_with(&host, &plan(&host), &ask, &mut |_| Ok(())).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (ErrorKind::Unavailable, "the server is gone")
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use emu_core::as_ns::nanos;
 use emu_machine::Event;
-use emu_machine::noise::{self, NoisePlan, Setting};
+use emu_machine::noise::{self, NoisePlan, Server, Setting};
 
 use crate::exit::{Exit, Failure};
 use crate::measuring::{MeasureArgs, Measuring, Task};
@@ -19,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   emu noise --quick
   emu noise --node 0 --out as-found
+  emu noise --server loopback
   emu doctor tune -- emu noise --out tuned";
 
 /// Measure how far runs of the same work lie apart here, and what disturbs them
@@ -34,6 +35,10 @@ pub(crate) struct NoiseArgs {
     /// Shortest pause that counts as a gap [default: ten steps of the loop that looks, at least 1us]
     #[arg(long, value_name = "DURATION", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) threshold: Option<Duration>,
+
+    /// Also do the same work through a TCP server that sends back what it gets: emu's own over loopback, or another one
+    #[arg(long, value_name = "loopback|HOST:PORT")]
+    pub(crate) server: Option<String>,
 
     /// Run on the CPUs of this NUMA node alone
     #[arg(long, value_name = "N", value_parser = values::whole("number of a NUMA node", 0..=1023_usize, "--node 0"), allow_hyphen_values = true)]
@@ -57,10 +62,12 @@ pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
     let setting = Setting { node: args.node, smt_off: args.smt == Some(Smt::Off) };
     host.allowed = setting.cpus(&host)?;
     let plan = NoisePlan {
+        server: args.server.as_deref().map(Server::find).transpose()?,
         threshold_ns: args.threshold.map(nanos),
         ..NoisePlan::new(&host, args.measure.quick, seed)
     };
     let options = option("threshold", args.threshold.map(exact))
+        + &option("server", args.server.as_deref())
         + &option("node", args.node)
         + &option("smt", args.smt.map(|Smt::Off| "off"));
     let task = Task { name: "noise", options, seed, plan: &plan };

@@ -71,8 +71,11 @@ fn text(measured: &Measured) -> String {
         nanos(thresholds),
         percent(measured.stolen)
     );
+    let server = measured.server.map(|address| {
+        format!("-server: each operation ends with a way to the server at {address} and back, by TCP.")
+    });
     let reason = |NotAvailable { kind, why }: &NotAvailable| format!("n/a, {}: {why}.", kind.name());
-    let reasons: Vec<_> = measured.not_available.iter().map(reason).collect();
+    let reasons: Vec<_> = server.into_iter().chain(measured.not_available.iter().map(reason)).collect();
     format!(
         "{}\n{}\n{}\n{}{}\n{}\n",
         kinds.text(),
@@ -147,7 +150,7 @@ fn runs_chart(measured: &Measured) -> Chart {
 
 /// The published figure of each kind, over all runs, beside that of one process, with the interval of its median.
 fn ranges_chart(measured: &Measured) -> Chart {
-    let range = |of: &OfKind| {
+    let process = |of: &OfKind| {
         let ranges = of.blocks.iter().filter_map(|runs| {
             let times: Vec<_> = runs.iter().map(|run| run.wall_ns as f64).collect();
             Some(Noise::of(&Sample::new(times).ok()?).ok()?.range * 100.0)
@@ -155,15 +158,26 @@ fn ranges_chart(measured: &Measured) -> Chart {
         Interval::of_median(&Sample::new(ranges.collect::<Vec<_>>()).ok()?, Level::P95, &Bootstrap::new(0))
             .ok()
     };
-    let places = || measured.kinds.iter().enumerate().map(|(place, of)| ((place + 1) as f64, of));
-    let all = places().map(|(x, of)| Point::new(x - 0.1, of.noise.range * 100.0)).collect();
-    let within: Vec<_> = places().filter_map(|(x, of)| Some((x + 0.1, range(of)?))).collect();
-    let level = within.iter().map(|(_, range)| range.level).fold(1.0, f64::min);
-    let name = format!("one process, {}", percent(level));
-    let within = within.iter().map(|(x, range)| Point::of_interval(*x, range)).collect();
-    let names = measured.kinds.iter().map(|of| of.kind.name().to_owned());
+    let alone = || measured.kinds.iter().filter(|of| !of.kind.is_through_server());
+    let is_beside = measured.server.is_some();
+    let sides: &[_] =
+        if is_beside { &[(false, -0.15, ""), (true, 0.15, "server, ")] } else { &[(false, 0.0, "")] };
+    let mut series = Vec::new();
+    for &(through_server, shift, side) in sides {
+        let of_side = measured.kinds.iter().filter(|of| of.kind.is_through_server() == through_server);
+        let place = |of: &OfKind| alone().position(|other| other.kind == of.kind.alone());
+        let places: Vec<_> = of_side.filter_map(|of| Some((place(of)? as f64 + 1.0 + shift, of))).collect();
+        let all = places.iter().map(|(x, of)| Point::new(x - 0.05, of.noise.range * 100.0)).collect();
+        let within: Vec<_> = places.iter().filter_map(|(x, of)| Some((x + 0.05, process(of)?))).collect();
+        // Of as many processes on either side: told once, where there is room for it.
+        let level = within.iter().map(|(_, range)| range.level).fold(1.0, f64::min);
+        let level = if through_server { String::new() } else { format!(", {}", percent(level)) };
+        let within = within.iter().map(|(x, range)| Point::of_interval(*x, range)).collect();
+        series.push(Series::points(format!("{side}all runs"), all));
+        series.push(Series::points(format!("{side}one process{level}"), within));
+    }
+    let names = alone().map(|of| of.kind.name().to_owned());
     let x = Axis::of_names("work", names.collect()).from(0.5);
-    let series = vec![Series::points("all runs", all), Series::points(name, within)];
     Chart::new("noise: the range of runs", x, Axis::log("(max − min) / median, %"), series)
 }
 
@@ -199,6 +213,7 @@ mod tests {
         Measured {
             kinds: vec![of],
             not_available: vec![],
+            server: None,
             cpus: vec![],
             clocks_hz: vec![],
             stolen: 0.0,
@@ -214,9 +229,22 @@ mod tests {
         let measured = measured((1..=5).map(|spread| runs(spread * 10)).collect());
         let of = |spread: f64| 40.0 * spread / (1000.0 + 20.0 * spread) * 100.0;
         let [all, within] = &ranges_chart(&measured).series[..] else { panic!() };
-        assert_eq!(*all, Series::points("all runs", vec![Point::new(0.9, 50.0)]));
-        let point = Point::between(1.1, of(3.0), of(1.0), of(5.0));
+        assert_eq!(*all, Series::points("all runs", vec![Point::new(0.95, 50.0)]));
+        let point = Point::between(1.05, of(3.0), of(1.0), of(5.0));
         assert_eq!(*within, Series::points("one process, 93.8%", vec![point]));
+    }
+
+    #[test]
+    fn work_through_a_server_stands_beside_the_same_alone() {
+        let mut measured = measured(vec![vec![Run { wall_ns: 1000, preempted: 0 }; 5]; 5]);
+        let through = OfKind { kind: Kind::NoOpServer, ..measured.kinds[0].clone() };
+        measured.kinds.push(through);
+        measured.server = Some(([192, 0, 2, 7], 7).into());
+        let [alone, _, server, _] = &ranges_chart(&measured).series[..] else { panic!() };
+        assert_eq!(*alone, Series::points("all runs", vec![Point::new(1.0 - 0.15 - 0.05, 50.0)]));
+        assert_eq!(*server, Series::points("server, all runs", vec![Point::new(1.0 + 0.15 - 0.05, 50.0)]));
+        let text = text(&measured);
+        assert!(text.contains("no-op-server") && text.contains("192.0.2.7:7"), "{text}");
     }
 
     #[test]
