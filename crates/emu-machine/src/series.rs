@@ -118,7 +118,7 @@ pub(crate) fn run_beside(
 ) -> Result<Series> {
     let begin = Instant::now();
     // What is little of the whole may be all of a step.
-    let step = |left| witness.beside(|| sample(left)).map(|(rate, seen)| (rate, seen.is_notable()));
+    let step = |left| witness.beside_step(|| sample(left)).map(|(rate, seen)| (rate, seen.is_notable()));
     let (mut series, seen) = witness.beside(|| run_by(|| begin.elapsed(), plan, names, step, watch))?;
     series.disturbed = witness.note(names.0, seen);
     series.notes.splice(..0, witness.notes());

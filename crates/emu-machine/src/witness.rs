@@ -1,19 +1,22 @@
 //! What else the CPUs did while a part of a measurement ran: it makes rates too low and times too long, and nothing in
 //! them tells.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use emu_bench::throttle::Throttle;
 use emu_bench::ticks::Ticks;
-use emu_bench::verify::{FOREIGN_MAX, STEAL_MAX, THROTTLED_MAX};
+use emu_bench::verify::{CLOCK_CHANGE_MAX, CoreClock, FOREIGN_MAX, STEAL_MAX, THROTTLED_MAX};
 use emu_bench::workload::process_cpu_ns;
-use emu_core::{CpuList, Host, Result};
+use emu_core::{CpuList, Host, Result, clock};
 
 use crate::doctor::throttled as too_hot;
 
 /// Of so many parts, one disturbed one is taken again; one at least. Where more are disturbed the machine is not quiet,
 /// and those that are taken again would be disturbed as well.
 const PARTS_FOR_ONE_AGAIN: usize = 4;
+
+/// How long the core clock is read before a part and after it.
+const METER: Duration = Duration::from_millis(5);
 
 /// Parts that are named in a note; the others are counted.
 const NAMED: usize = 3;
@@ -32,6 +35,16 @@ pub(crate) fn counting<T>(all: &[T], is_disturbed: impl Fn(&T) -> bool) -> impl 
     all.iter().filter(move |one| !(is_any_calm && is_disturbed(one)))
 }
 
+/// Samples with whether others disturbed them: those that [count](counting), those that are left out for them, and whether
+/// every one was disturbed.
+pub(crate) fn parted<T: Clone>(all: &[(T, bool)]) -> (Vec<T>, Vec<T>, bool) {
+    let is_disturbed = all.iter().all(|(_, disturbed)| *disturbed);
+    let (out, kept): (Vec<_>, Vec<_>) =
+        all.iter().cloned().partition(|(_, disturbed)| *disturbed && !is_disturbed);
+    let only = |some: Vec<(T, bool)>| some.into_iter().map(|(one, _)| one).collect();
+    (only(kept), only(out), is_disturbed)
+}
+
 /// How the note begins that names disturbed parts.
 const NOTE: &str = "Disturbed, so that rates may be too low and times too long";
 
@@ -47,17 +60,23 @@ pub(crate) struct Disturbance {
     foreign: f64,
     /// For which a limit on our own cgroups kept tasks waiting: idle time, as the kernel accounts for it.
     throttled: f64,
+    /// By which the core clock after the part differs from that before it.
+    clock: f64,
     /// Whether a CPU lowered its clock for its heat.
     hot: bool,
 }
 
 impl Disturbance {
     pub(crate) fn is_notable(self) -> bool {
-        self.hot || self.stolen > STEAL_MAX || self.foreign > FOREIGN_MAX || self.throttled > THROTTLED_MAX
+        self.hot
+            || self.stolen > STEAL_MAX
+            || self.foreign > FOREIGN_MAX
+            || self.throttled > THROTTLED_MAX
+            || self.clock > CLOCK_CHANGE_MAX
     }
 
     fn sum(self) -> f64 {
-        self.stolen + self.foreign + self.throttled + f64::from(u8::from(self.hot))
+        self.stolen + self.foreign + self.throttled + self.clock + f64::from(u8::from(self.hot))
     }
 
     fn in_words(self) -> String {
@@ -67,6 +86,7 @@ impl Disturbance {
             of(self.stolen, STEAL_MAX, "the hypervisor had"),
             of(self.foreign, FOREIGN_MAX, "other tasks had"),
             of(self.throttled, THROTTLED_MAX, "a limit of our cgroup took"),
+            of(self.clock, CLOCK_CHANGE_MAX, "the core clock changed by"),
             self.hot.then(|| "heat lowered the clock".to_owned()),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -79,13 +99,16 @@ pub(crate) struct Witness<'a> {
     throttle: Throttle,
     others: Others,
     again: usize,
+    /// Reads the mean core clock of CPUs, in Hz; tests put another one in its place.
+    clock: fn(&CpuList) -> Option<f64>,
     disturbed: Vec<(String, Disturbance)>,
 }
 
 impl<'a> Witness<'a> {
     pub(crate) fn new(host: &'a Host, parts: usize, others: Others) -> Self {
         let again = parts.div_ceil(PARTS_FOR_ONE_AGAIN);
-        Self { host, throttle: Throttle::of(host), others, again, disturbed: Vec::new() }
+        let clock = |cpus: &CpuList| clock::mean(cpus, METER);
+        Self { host, throttle: Throttle::of(host), others, again, clock, disturbed: Vec::new() }
     }
 
     /// Measures a part on CPUs of these places, and tells whether it was disturbed. A disturbed one is taken again, and the
@@ -98,10 +121,10 @@ impl<'a> Witness<'a> {
         mut part: impl FnMut() -> Result<T>,
     ) -> Result<(T, bool)> {
         let cpus = &places.iter().fold(CpuList::default(), |all, place| all.union(place));
-        let (mut taken, mut disturbance) = self.watched(cpus, &mut part)?;
+        let (mut taken, mut disturbance) = self.metered(cpus, &mut part)?;
         if disturbance.is_notable() && self.again > 0 {
             self.again -= 1;
-            let (other, less) = self.watched(cpus, &mut part)?;
+            let (other, less) = self.metered(cpus, &mut part)?;
             if less.sum() < disturbance.sum() {
                 (taken, disturbance) = (other, less);
             }
@@ -119,7 +142,20 @@ impl<'a> Witness<'a> {
 
     /// What disturbed a part on all CPUs; nothing is noted.
     pub(crate) fn beside<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
+        self.metered(&self.host.allowed, part)
+    }
+
+    /// The same of a part that begins where another ends: there is no time between them to read the core clock.
+    pub(crate) fn beside_step<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
         self.watched(&self.host.allowed, part)
+    }
+
+    fn metered<T>(&self, cpus: &CpuList, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
+        let before_hz = (self.clock)(cpus);
+        let (taken, seen) = self.watched(cpus, part)?;
+        let clock = before_hz.zip((self.clock)(cpus));
+        let clock = clock.map_or(0.0, |(before_hz, after_hz)| CoreClock { before_hz, after_hz }.change());
+        Ok((taken, Disturbance { clock, ..seen }))
     }
 
     fn watched<T>(&self, cpus: &CpuList, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
@@ -169,6 +205,7 @@ impl<'a> Witness<'a> {
 mod tests {
     use std::cell::Cell;
     use std::fs;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::testing::host_of;
@@ -182,6 +219,11 @@ mod tests {
         (dir, host)
     }
 
+    /// One that sees no clock, as that of the machine under test moves as it likes.
+    fn blind(host: &Host, parts: usize, others: Others) -> Witness<'_> {
+        Witness { clock: |_| None, ..Witness::new(host, parts, others) }
+    }
+
     fn ticks(dir: &tempfile::TempDir, used: u64, idle: u64, stolen: u64) {
         fs::write(dir.path().join("stat"), format!("cpu0 {used} 0 0 {idle} 0 0 0 {stolen} 0 0\n")).unwrap();
     }
@@ -189,7 +231,7 @@ mod tests {
     #[test]
     fn a_disturbed_part_is_taken_again_and_the_better_one_counts() {
         let (dir, host) = host();
-        let mut witness = Witness::new(&host, 1, Others::Work);
+        let mut witness = blind(&host, 1, Others::Work);
         let taken = Cell::new(0);
         let part = |stolen: [u64; 2]| {
             let (taken, dir) = (&taken, &dir);
@@ -222,7 +264,7 @@ mod tests {
             let before = Ticks::now(&host.roots.proc, &host.allowed).unwrap();
             ticks(&dir, 100 - idle, idle, 0);
             let passed = Ticks::now(&host.roots.proc, &host.allowed).unwrap().since(before);
-            Witness::new(&host, 1, others).disturbance(passed, 1, 1.0, used_s).foreign
+            blind(&host, 1, others).disturbance(passed, 1, 1.0, used_s).foreign
         };
         // Less a tick, for rounding.
         assert!((foreign(Others::Count, 0.5, 20) - 0.29).abs() < 1e-9);
@@ -262,7 +304,7 @@ mod tests {
                 write(5 + held_us, 7 + events);
                 Ok(())
             };
-            Witness::new(&host, 1, Others::Count).beside(part).unwrap().1
+            blind(&host, 1, Others::Work).beside(part).unwrap().1
         };
         assert!(!of(0, 0).is_notable(), "{:?}", of(0, 0));
         assert!(of(5000, 0).in_words().starts_with("a limit of our cgroup took "), "{:?}", of(5000, 0));
@@ -270,9 +312,19 @@ mod tests {
     }
 
     #[test]
+    fn a_core_clock_that_changes_disturbs() {
+        static READINGS: AtomicUsize = AtomicUsize::new(0);
+        let (_dir, host) = host();
+        let of = |clock| Witness { clock, ..blind(&host, 1, Others::Count) }.beside(|| Ok(())).unwrap().1;
+        let falling = of(|_| Some(2e9 / (READINGS.fetch_add(1, Ordering::Relaxed) + 1) as f64));
+        assert_eq!(falling.in_words(), "the core clock changed by 100%");
+        assert!(falling.is_notable() && !of(|_| Some(2e9)).is_notable());
+    }
+
+    #[test]
     fn the_most_disturbed_parts_are_named_and_the_others_counted() {
         let (_dir, host) = host();
-        let mut witness = Witness::new(&host, 1, Others::Count);
+        let mut witness = blind(&host, 1, Others::Count);
         for (name, foreign) in [("a", 0.1), ("b", 0.4), ("c", 0.2), ("d", 0.3), ("e", 0.05)] {
             witness.disturbed.push((name.into(), Disturbance { foreign, ..Disturbance::default() }));
         }
@@ -281,9 +333,9 @@ mod tests {
             notes.contains("b (other tasks had 40%); d (other tasks had 30%); c")
                 && notes.ends_with("and 2 more.")
         );
-        assert!(Witness::new(&host, 1, Others::Count).notes().is_empty());
+        assert!(blind(&host, 1, Others::Count).notes().is_empty());
         assert_eq!(
-            Witness::new(&host, 1, Others::Count).measure("x", &[], || Ok(3)).unwrap(),
+            blind(&host, 1, Others::Count).measure("x", &[], || Ok(3)).unwrap(),
             (3, false),
             "no /proc/stat"
         );

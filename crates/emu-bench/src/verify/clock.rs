@@ -23,6 +23,11 @@ impl CoreClock {
     pub fn mean_hz(&self) -> f64 {
         f64::midpoint(self.before_hz, self.after_hz)
     }
+
+    /// By which share it changed meanwhile.
+    pub fn change(&self) -> f64 {
+        change(self.before_hz, self.after_hz)
+    }
 }
 
 /// By which share one clock differs from another.
@@ -44,6 +49,6 @@ mod tests {
         let (rising, falling) = (change(2e9, 2.2e9), change(2.2e9, 2e9));
         assert!((rising - 0.1).abs() < 1e-12 && (falling - 0.1).abs() < 1e-12);
         let rising = CoreClock { before_hz: 2e9, after_hz: 2.2e9 };
-        assert!((rising.mean_hz() - 2.1e9).abs() < 1.0);
+        assert!((rising.mean_hz() - 2.1e9).abs() < 1.0 && (rising.change() - 0.1).abs() < 1e-12);
     }
 }

@@ -17,7 +17,7 @@ pub const THROTTLED_MAX: f64 = 0.01;
 
 /// The largest change of the core clock between the two windows of a pair that is no disturbance. Ratios are taken at equal
 /// mean clocks, and the mean does not tell whether a clock was higher while tasks ran than while they were stopped.
-const CLOCK_CHANGE_MAX: f64 = 0.06;
+pub const CLOCK_CHANGE_MAX: f64 = 0.06;
 
 /// Native work that gets less than this share of the CPU time that it could use is disturbed by other tasks.
 const UNDISTURBED: f64 = 0.97;

@@ -35,7 +35,7 @@ pub use emulated::{Emulated, Nothing, SessionEmulated};
 pub use fairness::Fairness;
 pub use finding::{Finding, findings, rates};
 pub use gate::Taint;
-pub use gate::{FOREIGN_MAX, STEAL_MAX, THROTTLED_MAX};
+pub use gate::{CLOCK_CHANGE_MAX, FOREIGN_MAX, STEAL_MAX, THROTTLED_MAX};
 pub use lifetime::LifetimeRule;
 pub(crate) use lifetime::with_descendants;
 pub use outliers::Outliers;

@@ -29,6 +29,13 @@ impl Passes {
             .unwrap_or_default()
     }
 
+    /// With those of another run over the same arrays, less its first, which does not count.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        for (all, more) in self.seconds.iter_mut().zip(&other.seconds) {
+            all.extend(more.iter().skip(1));
+        }
+    }
+
     /// The best of the [`rates`](Self::rates), which is what STREAM reports; `None` for a single iteration.
     pub fn best(&self, kernel: Kernel) -> Option<f64> {
         self.rates(kernel).into_iter().reduce(f64::max)
@@ -84,6 +91,9 @@ mod tests {
         let passes = Passes { elements: 1000, seconds: [(); 4].map(|()| vec![9.0, 2e-6, 1e-6]) };
         assert_eq!(passes.rates(Kernel::Triad).len(), 2, "the first is not counted");
         assert!((passes.best(Kernel::Triad).unwrap() / 24e9 - 1.0).abs() < 1e-12);
+        let mut both = passes.clone();
+        both.extend(&passes);
+        assert_eq!(both.rates(Kernel::Triad).len(), 4, "nor the first of another run");
         assert!((passes.rates(Kernel::Copy)[0] / 8e9 - 1.0).abs() < 1e-12);
     }
 

@@ -12,6 +12,7 @@ use super::plan::check_blocks;
 use crate::kernel::blocks::Blocks;
 use crate::kernel::{Share, Window, each_on, on_threads};
 use crate::places;
+use crate::witness::parted;
 
 const WHAT: &str = "the copy";
 
@@ -36,27 +37,24 @@ pub struct Copy {
     /// How long one thread takes for a block, in nanoseconds; the place of the next block is worked out in that time,
     /// too.
     pub block_ns: f64,
-    /// Bytes each second, in the order they were taken.
+    /// Bytes each second, one in each round.
     pub samples: Vec<f64>,
-    /// Whether others had a part of the CPUs meanwhile.
+    /// Those of rounds in which others had a part of the CPUs; they do not count.
+    #[serde(default)]
+    pub left_out: Vec<f64>,
+    /// Whether others had a part of the CPUs in every round; all count then.
     #[serde(default)]
     pub disturbed: bool,
 }
 
-pub(super) fn measure(
-    bytes: u64,
-    block_bytes: u64,
-    random: bool,
-    places: &[CpuList],
-    (length, rounds): (Duration, usize),
-    seed: u64,
-) -> Result<Copy> {
-    let threads = places.len();
-    let mut copies = Steady::of(bytes, block_bytes, random, places.to_vec(), seed)?;
-    let samples = (0..rounds).map(|_| copies.rate(length)).collect::<Result<Vec<_>>>()?;
-    let bytes_per_s = Sample::new(samples.clone())?.median();
-    let block_ns = block_bytes as f64 * threads as f64 / bytes_per_s * 1e9;
-    Ok(Copy { block_bytes, random, threads, bytes_per_s, block_ns, samples, disturbed: false })
+impl Copy {
+    /// From rates, each with whether others disturbed it.
+    pub(super) fn of(block_bytes: u64, random: bool, threads: usize, rates: &[(f64, bool)]) -> Result<Self> {
+        let (samples, left_out, disturbed) = parted(rates);
+        let bytes_per_s = Sample::new(samples.clone())?.median();
+        let block_ns = block_bytes as f64 * threads as f64 / bytes_per_s * 1e9;
+        Ok(Self { block_bytes, random, threads, bytes_per_s, block_ns, samples, left_out, disturbed })
+    }
 }
 
 #[derive(Debug)]
@@ -100,7 +98,13 @@ impl Steady {
         Self::of(size.array_bytes, block_bytes, false, places(host, threads), seed)
     }
 
-    fn of(bytes: u64, block_bytes: u64, random: bool, places: Vec<CpuList>, seed: u64) -> Result<Self> {
+    pub(super) fn of(
+        bytes: u64,
+        block_bytes: u64,
+        random: bool,
+        places: Vec<CpuList>,
+        seed: u64,
+    ) -> Result<Self> {
         let copiers = on_threads(WHAT, &places, |number| {
             let part = bytes / places.len() as u64;
             Ok(Copier::new(part, block_bytes, random, seed ^ number as u64))
@@ -170,18 +174,26 @@ mod tests {
     fn copies_are_measured_in_every_order_and_by_several_threads() {
         let cpus = Host::detect(&Roots::system()).unwrap().allowed;
         for (block, random, threads) in [(1, false, 1), (1, true, 2), (4096, true, 1), (1 << 19, false, 2)] {
-            let samples = (Duration::from_micros(300), 3);
-            let copy = measure(1 << 20, block, random, &vec![cpus.clone(); threads], samples, 5).unwrap();
-            assert_eq!((copy.samples.len(), copy.threads), (3, threads));
-            assert!(copy.samples.iter().all(|rate| *rate > 0.0));
-            let of_one = copy.bytes_per_s / threads as f64;
-            assert!((copy.block_ns * of_one / 1e9 / block as f64 - 1.0).abs() < 1e-9);
+            let mut work = Steady::of(1 << 20, block, random, vec![cpus.clone(); threads], 5).unwrap();
+            let rate = work.rate(Duration::from_micros(300)).unwrap();
+            let copy = Copy::of(block, random, threads, &[(rate, false)]).unwrap();
+            assert!(rate > 0.0 && copy.samples == [rate]);
+            assert!((copy.block_ns * rate / threads as f64 / 1e9 / block as f64 - 1.0).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn disturbed_rounds_count_only_where_there_is_nothing_else() {
+        let rounds = [(3.0, false), (1.0, true), (5.0, false)];
+        let copy = Copy::of(8, false, 1, &rounds).unwrap();
+        assert_eq!((copy.samples, copy.left_out, copy.disturbed), (vec![3.0, 5.0], vec![1.0], false));
+        let copy = Copy::of(8, false, 1, &rounds.map(|(rate, _)| (rate, true))).unwrap();
+        assert_eq!((copy.samples.len(), copy.left_out.len(), copy.disturbed), (3, 0, true));
     }
 
     #[test]
     fn a_cpu_that_is_not_there_is_an_error() {
         let nowhere = ["1000".parse().unwrap()];
-        assert!(measure(1 << 20, 64, false, &nowhere, (Duration::from_micros(10), 1), 5).is_err());
+        assert!(Steady::of(1 << 20, 64, false, nowhere.into(), 5).is_err());
     }
 }

@@ -11,16 +11,17 @@ pub use plan::MemoryPlan;
 use std::time::{Duration, Instant};
 
 use emu_bench::memory::{Cache, StreamSize, caches};
-use emu_core::{Error, Hertz, Host, Result, clock};
+use emu_bench::stats::Sample;
+use emu_core::{CpuList, Error, Hertz, Host, Result, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Left, Watch, in_order, notes_of_build, places, tell};
+use super::{Event, Left, Watch, notes_of_build, places, tell};
 use crate::kernel::stream::{self, Kernel, Passes};
-use crate::witness::{Others, Witness};
+use crate::witness::{Others, Witness, parted};
 
 /// What memory does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,11 +50,27 @@ pub struct Stream {
     pub threads: usize,
     /// The best rate of each kernel, in bytes each second, as STREAM counts them; in the order of [`Kernel::ALL`].
     pub best_bytes_per_s: [f64; 4],
-    /// Every pass.
+    /// Every pass of the rounds that count.
     pub passes: Passes,
-    /// Whether others had a part of the CPUs meanwhile.
+    /// The passes of rounds in which others had a part of the CPUs; they do not count.
+    #[serde(default)]
+    pub left_out: Vec<Passes>,
+    /// Whether others had a part of the CPUs in every round; all count then.
     #[serde(default)]
     pub disturbed: bool,
+}
+
+impl Stream {
+    /// From runs, each with whether others disturbed it.
+    fn of(threads: usize, runs: &[(Passes, bool)]) -> Result<Self> {
+        let (kept, left_out, disturbed) = parted(runs);
+        let (first, others) = kept.split_first().ok_or_else(|| Error::usage("nothing is to be measured"))?;
+        let mut passes = first.clone();
+        others.iter().for_each(|other| passes.extend(other));
+        // There are two iterations at least, by the plan's check.
+        let best_bytes_per_s = Kernel::ALL.map(|kernel| passes.best(kernel).unwrap_or(0.0));
+        Ok(Self { threads, best_bytes_per_s, passes, left_out, disturbed })
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,52 +93,76 @@ impl Part {
     }
 }
 
-/// Measures memory as planned, the parts in random order.
+/// A part, and what was taken of it in each round, with whether others disturbed it.
+struct Row {
+    part: Part,
+    /// Rates of copies, or nanoseconds of a load.
+    figures: Vec<(f64, bool)>,
+    passes: Vec<(Passes, bool)>,
+}
+
+/// Measures memory as planned. Every round has each part once, in random order: what is compared is never far apart in time,
+/// and each sample has memory of its own.
 pub fn run(plan: &MemoryPlan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
     plan.check()?;
     let cpu = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
-    // A guest may be refused a good reading for a while; loads are timed all the same.
-    let clock = clock::measure(cpu, clock::BUDGET).ok().map(|reading| reading.clock);
     let caches = caches(&host.roots, cpu);
+    let length = Duration::from_nanos(plan.sample_ns);
+    let row = |part| Row { part, figures: Vec::new(), passes: Vec::new() };
+    let mut rows: Vec<_> = parts(plan).into_iter().map(row).collect();
+    let mut random = Pcg64::seed_from_u64(plan.seed);
+    let mut witness = Witness::new(host, rows.len() * plan.rounds, Others::Count);
+    let mut left = Left::new(rows.len() * plan.rounds, length);
+    let mut clocks = Vec::new();
+    for _ in 0..plan.rounds {
+        // A guest may be refused a good reading for a while; loads are timed all the same.
+        clocks.extend(clock::measure(cpu, clock::BUDGET).ok().map(|reading| reading.clock.as_f64()));
+        let mut round: Vec<_> = rows.iter_mut().collect();
+        round.shuffle(&mut random);
+        for Row { part, figures, passes } in round {
+            let what = part.name();
+            watch(Event::Next { what: &what, left: left.time() })?;
+            let begin = Instant::now();
+            match *part {
+                Part::Copy { block, random, threads } => {
+                    let places = places(host, threads);
+                    let take = || {
+                        let bytes = plan.size.array_bytes;
+                        Steady::of(bytes, block, random, places.clone(), plan.seed)?.rate(length)
+                    };
+                    let rate = witness.measure(&what, &places, take)?;
+                    tell(watch, "copy", &Copy::of(block, random, threads, &[rate])?)?;
+                    figures.push(rate);
+                }
+                Part::Stream { threads } => {
+                    let places = places(host, threads);
+                    let take = || run_stream(plan, &places);
+                    let run = [witness.measure(&what, &places, take)?];
+                    tell(watch, "stream", &Stream::of(threads, &run)?)?;
+                    passes.extend(run);
+                }
+                Part::Latency { bytes } => {
+                    let take = || latency::load_ns(bytes, cpu, length, plan.seed);
+                    let load_ns = witness.measure(&what, &[[cpu].into_iter().collect()], take)?;
+                    tell(watch, "latency", &Latency::of(bytes, &[load_ns], None)?)?;
+                    figures.push(load_ns);
+                }
+            }
+            left.through(begin.elapsed());
+        }
+    }
+    let clock = Sample::new(clocks).ok().map(|clocks| Hertz(clocks.median() as u64));
     let (mut copies, mut stream, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
-    let mut parts: Vec<_> = parts(plan).into_iter().enumerate().collect();
-    parts.shuffle(&mut Pcg64::seed_from_u64(plan.seed));
-    let samples = (Duration::from_nanos(plan.sample_ns), plan.rounds);
-    let mut witness = Witness::new(host, parts.len(), Others::Count);
-    let mut left = Left::new(parts.len(), samples.0 * plan.rounds as u32);
-    for (number, part) in parts {
-        let what = part.name();
-        watch(Event::Next { what: &what, left: left.time() })?;
-        let begin = Instant::now();
+    for Row { part, figures, passes } in rows {
         match part {
             Part::Copy { block, random, threads } => {
-                let bytes = plan.size.array_bytes;
-                let places = places(host, threads);
-                let take = || copy::measure(bytes, block, random, &places, samples, plan.seed);
-                let (copy, disturbed) = witness.measure(&what, &places, take)?;
-                let copy = Copy { disturbed, ..copy };
-                tell(watch, "copy", &copy)?;
-                copies.push((number, copy));
+                copies.push(Copy::of(block, random, threads, &figures)?);
             }
-            Part::Stream { threads } => {
-                let take = || run_stream(plan, host, threads);
-                let (run, disturbed) = witness.measure(&what, &places(host, threads), take)?;
-                let run = Stream { disturbed, ..run };
-                tell(watch, "stream", &run)?;
-                stream.push((number, run));
-            }
-            Part::Latency { bytes } => {
-                let take = || latency::measure(bytes, (cpu, clock), samples, plan.seed);
-                let (latency, disturbed) = witness.measure(&what, &[[cpu].into_iter().collect()], take)?;
-                let latency = Latency { disturbed, ..latency };
-                tell(watch, "latency", &latency)?;
-                latencies.push((number, latency));
-            }
+            Part::Stream { threads } => stream.push(Stream::of(threads, &passes)?),
+            Part::Latency { bytes } => latencies.push(Latency::of(bytes, &figures, clock)?),
         }
-        left.through(begin.elapsed());
     }
     let notes = witness.notes().into_iter().chain(notes_of_build()).collect();
-    let (copies, stream, latencies) = (in_order(copies), in_order(stream), in_order(latencies));
     Ok(Memory { size: plan.size, caches, clock, copies, stream, latencies, notes })
 }
 
@@ -137,12 +178,10 @@ fn parts(plan: &MemoryPlan) -> Vec<Part> {
     parts
 }
 
-fn run_stream(plan: &MemoryPlan, host: &Host, threads: usize) -> Result<Stream> {
+/// As many passes as count in each of the rounds, and the one before them that does not.
+fn run_stream(plan: &MemoryPlan, places: &[CpuList]) -> Result<Passes> {
     let elements = plan.size.array_bytes as usize / size_of::<f64>();
-    let passes = stream::run(elements, &places(host, threads), plan.iterations)?;
-    // There are two iterations at least, by the plan's check.
-    let best_bytes_per_s = Kernel::ALL.map(|kernel| passes.best(kernel).unwrap_or(0.0));
-    Ok(Stream { threads, best_bytes_per_s, passes, disturbed: false })
+    stream::run(elements, places, 1 + (plan.iterations - 1).div_ceil(plan.rounds))
 }
 
 #[cfg(test)]
@@ -176,7 +215,10 @@ mod tests {
         assert!(memory.stream.iter().all(|run| run.best_bytes_per_s.iter().all(|rate| *rate > 0.0)));
         let sets: Vec<_> = memory.latencies.iter().map(|latency| latency.working_set_bytes).collect();
         assert_eq!(sets, plan.working_sets);
-        assert_eq!(told, 8 + 2 + sets.len());
+        assert_eq!(told, plan.rounds * (8 + 2 + sets.len()));
+        let taken = |samples: &[f64], left_out: &[f64]| samples.len() + left_out.len();
+        assert!(memory.copies.iter().all(|copy| taken(&copy.samples, &copy.left_out) == plan.rounds));
+        assert!(memory.latencies.iter().all(|load| taken(&load.samples, &load.left_out) == plan.rounds));
         let text = serde_json::to_string(&memory).unwrap();
         assert_eq!(serde_json::from_str::<Memory>(&text).unwrap(), memory);
     }

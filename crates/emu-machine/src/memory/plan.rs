@@ -22,9 +22,9 @@ pub struct MemoryPlan {
     pub working_sets: Vec<u64>,
     /// How long a sample is.
     pub sample_ns: u64,
-    /// Samples of each.
+    /// Samples of each, one in each round.
     pub rounds: usize,
-    /// Iterations of STREAM, of which the first is not counted.
+    /// Iterations of STREAM over all rounds at least, of which the first of each round is not counted.
     pub iterations: usize,
     /// Start of the random numbers.
     pub seed: u64,

@@ -197,6 +197,7 @@ mod tests {
             bytes_per_s: 12.34e9,
             block_ns: 81.2,
             samples: vec![12.34e9; 3],
+            left_out: vec![],
             disturbed: false,
         };
         let rows = [1, 1 << 20].into_iter().flat_map(|block| [(block, false), (block, true)]);
@@ -206,6 +207,7 @@ mod tests {
             load_ns,
             load_cycles: Some(load_ns * 3.0),
             samples: vec![load_ns, load_ns * 1.1],
+            left_out: vec![],
             disturbed: working_set_bytes == 1 << 20,
         };
         Memory {
@@ -220,6 +222,7 @@ mod tests {
                 threads: 2,
                 best_bytes_per_s: [10e9, 11e9, 12e9, 13.4e9],
                 passes,
+                left_out: vec![],
                 disturbed: false,
             }],
             latencies: vec![latency(4096, 1.5), latency(1 << 20, 20.0), latency(64 << 20, 120.0)],
