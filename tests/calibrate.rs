@@ -32,7 +32,7 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     let dir = tempfile::tempdir().unwrap();
     let record = dir.path().join("record");
     let line = format!(
-        "calibrate --quick --seed 3 --reps 2 --size 200,2000 --preset semode-2021 --step {} --out",
+        "calibrate --quick --seed 3 --reps 2 --size 200,2000 --preset semode-2021 --explain --step {} --out",
         step()
     );
     let ended = run(emu(words(&line)).arg(&record), "");
@@ -42,6 +42,9 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     }
     assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
     let json = as_written("calibrate", &fs::read_to_string(record.join("calibrate.json")).unwrap());
+    let explained = json["result"]["explained"]["words"].as_str().unwrap();
+    let first = explained.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    assert!(ended.stdout.contains(&first) && !first.is_empty(), "{explained}");
     let samples = json["result"]["samples"].as_array().unwrap();
     // Each of both passes has a sample of its own, of the last size.
     assert_eq!(json["result"]["sizes"], serde_json::json!([200, 2000]));

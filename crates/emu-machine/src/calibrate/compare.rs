@@ -115,6 +115,7 @@ mod tests {
             analyses,
             notes: vec![],
             verdict: String::new(),
+            explained: None,
         }
     }
 

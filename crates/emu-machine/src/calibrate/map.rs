@@ -233,6 +233,7 @@ mod tests {
             analyses,
             notes: vec![],
             verdict: String::new(),
+            explained: None,
         }
     }
 

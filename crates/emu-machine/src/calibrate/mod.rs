@@ -7,6 +7,7 @@
 
 mod analysis;
 mod compare;
+mod explain;
 mod map;
 mod meter;
 mod model;
@@ -19,6 +20,7 @@ mod verdict;
 
 pub use analysis::Analysis;
 pub use compare::{Compared, Setting, compare};
+pub use explain::{CAUSES, Explained, Tested, explain};
 pub use map::{Doubt, Equivalent, Other, equivalent};
 pub use model::{Band, Model, Residuals};
 pub use orders::OrderEffect;
@@ -111,6 +113,9 @@ pub struct Measured {
     pub notes: Vec<String>,
     /// What it means, in words.
     pub verdict: String,
+    /// Which knob makes what is off, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<Explained>,
 }
 
 impl Measured {
@@ -214,6 +219,7 @@ pub fn measure(host: &Host, plan: &CalibrationPlan, watch: Watch<'_>) -> Result<
         analyses,
         notes,
         verdict,
+        explained: None,
     })
 }
 
@@ -366,6 +372,7 @@ mod tests {
             analyses: vec![],
             notes: vec![],
             verdict: String::new(),
+            explained: None,
         };
         let record = Path::new("/a/record");
         measured.check_solutions(record).unwrap();
@@ -390,6 +397,7 @@ mod tests {
             analyses,
             notes: vec![],
             verdict: String::new(),
+            explained: None,
         };
         let (all, left_out) = (measured.disturbed().count(), measured.left_out().count());
         assert_eq!((all, left_out), (39, 20));

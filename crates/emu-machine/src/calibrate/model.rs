@@ -168,6 +168,14 @@ impl Model {
         is_linear(&self.fit, &self.residuals)
     }
 
+    /// How far the mean rate at a quota is from being proportional, as a share; `None` where quotas were measured once.
+    pub(super) fn off_at(&self, quota: f64, level: Level) -> Option<Interval> {
+        let place = self.places.iter().find(|place| place.x.to_bits() == quota.to_bits())?;
+        let proportional = self.per_cpu?.estimate * quota;
+        let mean = Scatter::of(&self.places)?.of_mean(place, level).ok()?;
+        Some(mean.map(|rate| rate / proportional - 1.0))
+    }
+
     /// Whether chance does not explain that points lie off the line; `None` where quotas were measured once.
     pub fn is_surely_off_line(&self) -> Option<bool> {
         self.lack_of_fit.map(|test| test.p < CHANCE_MAX)

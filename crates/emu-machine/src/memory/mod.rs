@@ -66,7 +66,9 @@ impl Stream {
         let (kept, left_out, disturbed) = parted(runs);
         let (first, others) = kept.split_first().ok_or_else(|| Error::usage("nothing is to be measured"))?;
         let mut passes = first.clone();
-        others.iter().for_each(|other| passes.extend(other));
+        for other in others {
+            passes.extend(other);
+        }
         // There are two iterations at least, by the plan's check.
         let best_bytes_per_s = Kernel::ALL.map(|kernel| passes.best(kernel).unwrap_or(0.0));
         Ok(Self { threads, best_bytes_per_s, passes, left_out, disturbed })

@@ -41,6 +41,10 @@ pub(crate) struct CalibrateArgs {
     #[arg(long = "size", value_name = "N", value_delimiter = ',', value_parser = values::whole("number of equations", EQUATIONS, "--size 1000,5000,10000"), allow_hyphen_values = true)]
     pub(crate) sizes: Vec<usize>,
 
+    /// Where the rate is not proportional to the quota, change each knob that may be the reason, and measure all again
+    #[arg(long)]
+    pub(crate) explain: bool,
+
     /// Measure as a published study did, and show its tables beside: hours, which --reps and --size shorten
     #[arg(long, value_name = "STUDY")]
     pub(crate) preset: Option<CalibratePreset>,

@@ -10,12 +10,15 @@ pub(crate) use args::{
 use std::ffi::OsStr;
 use std::path::Path;
 
-use emu_core::{Error, ErrorKind, Result, input_file};
-use emu_machine::calibrate::{self, CalibrationPlan, Measured, Other, Setting, Wanted};
+use emu_core::{Error, ErrorKind, Host, Result, input_file};
+use emu_machine::Event;
+use emu_machine::calibrate::{self, CalibrationPlan, Explained, Measured, Other, Setting, Wanted};
+use emu_machine::doctor::{Machine, examine};
 
+use crate::commands::doctor::turnable;
 use crate::exit::{Exit, Failure};
 use crate::measuring::{Document, Measuring, Task};
-use crate::options::option;
+use crate::options::{flag, option};
 use crate::{host, output};
 
 const NAME: &str = "calibrate";
@@ -43,13 +46,45 @@ fn measure(args: &CalibrateArgs) -> Result<Exit, Failure> {
     let options = option("preset", preset.map(|CalibratePreset::Semode2021| "semode-2021"))
         + &option("step", args.step)
         + &option("reps", args.reps)
-        + &option("size", &args.sizes);
+        + &option("size", &args.sizes)
+        + &flag("explain", args.explain);
     let mut measuring =
         Measuring::begin(&host, &args.measure, &Task { name: NAME, options, seed, plan: &plan })?;
     let measured = calibrate::measure(&host, &plan, &mut |event| measuring.watch(event));
+    let measured = measured.and_then(|found| {
+        if !args.explain {
+            return Ok(found);
+        }
+        let mut again = |name: &str| {
+            calibrate::measure(&host, &plan, &mut |event| match event {
+                Event::Sample { row, sample } => {
+                    measuring.watch(Event::Sample { row: &format!("{row} {name}"), sample })
+                }
+                next @ Event::Next { .. } => measuring.watch(next),
+            })
+        };
+        let explained = explain(&host, &found, &mut again)?;
+        Ok(Measured { explained: Some(explained), ..found })
+    });
     let show = |measured: &Measured| Ok(show::shown(measured, preset.is_some()));
     let measured = measuring.finish(measured, show)?;
     Ok(if measured.passed() { Exit::Success } else { Exit::NotVerified })
+}
+
+fn explain(
+    host: &Host,
+    found: &Measured,
+    measure: &mut dyn FnMut(&str) -> Result<Measured>,
+) -> Result<Explained> {
+    let machine = Machine::of_files(&host.roots, None)?;
+    let knobs = examine(&machine, &calibrate::CAUSES.map(str::to_owned))?;
+    match turnable(&machine, &knobs, false) {
+        Ok(mut turnable) => calibrate::explain(found, &mut turnable.switches, "", measure),
+        Err(error) if error.kind() == ErrorKind::Unavailable => {
+            calibrate::explain(found, &mut [], &error.in_words(), measure)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn map(args: &CalibrateMapArgs) -> Result<Exit, Failure> {

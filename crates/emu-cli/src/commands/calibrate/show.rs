@@ -59,6 +59,9 @@ fn text(measured: &Measured, with_published: bool) -> String {
         let _ = write!(text, "\n{}", published(measured));
     }
     let _ = writeln!(text, "\n{}", wrap(&measured.verdict, 0));
+    if let Some(explained) = &measured.explained {
+        let _ = writeln!(text, "{}", wrap(&explained.words, 0));
+    }
     for note in measured.notes.iter().take(NOTES) {
         let _ = writeln!(text, "{}", wrap(&format!("Note: {note}."), 0));
     }

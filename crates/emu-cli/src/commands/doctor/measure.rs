@@ -69,13 +69,17 @@ fn ends_all(error: &Error) -> bool {
     error.kind() == ErrorKind::RestoreIncomplete
 }
 
-struct Turnable<'a> {
-    switches: Vec<Box<dyn Switch + 'a>>,
+pub(crate) struct Turnable<'a> {
+    pub(crate) switches: Vec<Box<dyn Switch + 'a>>,
     refused: Vec<Refused>,
 }
 
 /// Tries each knob once. Fails where none can be turned, a named one cannot be, or one cannot be put back.
-fn turnable<'a>(machine: &'a Machine, examined: &'a [Examined], named: bool) -> Result<Turnable<'a>> {
+pub(crate) fn turnable<'a>(
+    machine: &'a Machine,
+    examined: &'a [Examined],
+    named: bool,
+) -> Result<Turnable<'a>> {
     let mut switches: Vec<Box<dyn Switch + 'a>> = Vec::new();
     let mut refused = Vec::new();
     for knob in examined {

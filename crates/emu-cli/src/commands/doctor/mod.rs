@@ -6,6 +6,7 @@ pub(crate) mod show;
 mod tune;
 
 pub(crate) use args::{DoctorAction, DoctorArgs, DoctorShowArgs, DoctorTuneArgs};
+pub(crate) use measure::turnable;
 
 use std::time::Duration;
 

@@ -274,7 +274,16 @@ fn the_row_of_a_line_says_what_the_verdict_says() {
         let analyses = vec![Analysis::of(&samples, Threads::All, 2).unwrap()];
         let verdict = verdict(&analyses, &samples, &host());
         let (cpus, equations) = (2, 2000);
-        let measured = Measured { samples, cpus, equations, sizes: vec![], analyses, notes: vec![], verdict };
+        let measured = Measured {
+            samples,
+            cpus,
+            equations,
+            sizes: vec![],
+            analyses,
+            notes: vec![],
+            verdict,
+            explained: None,
+        };
         assert_eq!(measured.is_off_line(measured.analyses[0].model()), is_off);
         assert_eq!(measured.verdict.starts_with("Undecided"), is_off.is_none(), "{}", measured.verdict);
     }
