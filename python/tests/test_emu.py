@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,31 @@ def test_what_emu_refuses_is_an_error() -> None:
         emu.run(["/no/such/program"], "50%", capture_output=True)
     with pytest.raises(emu.EmuError, match="makes no sense.*on stderr"):
         emu.run(["true"], "140%")
+
+
+def test_what_would_be_misread_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    zone: dict[str, Any] = {"cpu": [0]}
+    calls: list[Callable[[], object]] = [
+        lambda: emu.run("true", "50%"),
+        lambda: emu.run(["true"], "50%", options="--quiet"),
+        lambda: emu.run(["true"], "50%", **zone),
+        lambda: emu.node("a", "50%", **zone).__enter__(),
+        lambda: emu.attach("50%", pid=os.getpid(), **zone).__enter__(),
+    ]
+    for call, said in zip(calls, ["list of words"] * 2 + ["no option cpu of"] * 3):
+        with pytest.raises(TypeError, match=said):
+            call()
+    with pytest.raises(emu.EmuError, match="not a name for a node"):
+        emu.node("--help", "50%").__enter__()
+    for named in ("/no/such/emu", "/tmp"):
+        monkeypatch.setenv("EMU_BINARY", named)
+        with pytest.raises(emu.EmuError, match=f"no command `{named}`"):
+            emu.attach("50%", pid=os.getpid()).__enter__()
+
+
+def test_the_command_may_be_named_from_this_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("EMU_BINARY", os.path.relpath(emu._binary()))
+    assert emu.run(["pwd"], "50%", cwd=tmp_path, capture_output=True, text=True).stdout.strip() == str(tmp_path)
 
 
 def test_a_run_of_asyncio() -> None:
@@ -142,6 +168,8 @@ def test_a_node_lasts_for_a_with() -> None:
             node.set("60%")
             assert is_given(node, 0.6), node.status()
             looping.kill()
+    with emu.node("python-test", "30%", cpus=[0]) as node:
+        node.remove()
     assert all(one["name"] != "python-test" for one in emu.nodes())
 
 

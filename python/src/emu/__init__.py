@@ -116,10 +116,13 @@ def _of_wheel() -> Iterator[Path]:
 
 
 def _binary() -> str:
-    found = os.environ.get("EMU_BINARY") or next((str(file) for file in _of_wheel() if file.is_file()), None) or shutil.which("emu")
+    named = os.environ.get("EMU_BINARY")
+    found = next(filter(None, map(shutil.which, [named] if named else [*map(str, _of_wheel()), "emu"])), None)
     if not found:
-        raise EmuError(127, "there is no command `emu`: install it, or name it in EMU_BINARY")
-    return found
+        what = f"command `{named}`, which EMU_BINARY names" if named else "command `emu`"
+        raise EmuError(127, f"there is no {what}: install it, or name it in EMU_BINARY")
+    # What is started may have another folder.
+    return os.path.abspath(found)
 
 
 class Zone(TypedDict, total=False):
@@ -167,15 +170,18 @@ def _options(named: Mapping[str, Any]) -> list[str]:
 
 
 def _zone(speed: Speed | None, zone: Mapping[str, Any]) -> list[str]:
-    """The options of a zone."""
-    named = {name: zone.get(name) for name in ("cpus", "trace", "like", "method", "period")}
-    return [*_options({"speed": speed, **named}), *zone.get("options", ())]
+    """The options of a zone. One that is misspelt would leave out what was meant."""
+    if unknown := zone.keys() - Zone.__annotations__:
+        raise TypeError(f"there is no option {', '.join(sorted(unknown))} of a zone; there are {', '.join(Zone.__annotations__)}")
+    named = {name: value for name, value in zone.items() if name != "options"}
+    return [*_options({"speed": speed, **named}), *_words(zone.get("options", ()))]
 
 
 def _run(command: Command, speed: Speed | None, options: Mapping[str, Any], file: Path) -> tuple[list[str], dict[str, Any]]:
     """The words of ``emu run`` that leave a record in a file, and what is left for whoever starts them."""
-    words = [_binary(), "run", "--quiet", f"--json={file}", *_zone(speed, options), "--", *_words(command)]
-    left = {name: value for name, value in options.items() if name not in Zone.__annotations__}
+    left = {name: value for name, value in options.items() if name in RunOptions.__annotations__.keys() - Zone.__annotations__}
+    zone = _zone(speed, {name: value for name, value in options.items() if name not in left})
+    words = [_binary(), "run", "--quiet", f"--json={file}", *zone, "--", *_words(command)]
     if left.get("input") is not None:
         left["stdin"] = subprocess.PIPE
     if left.pop("capture_output", False):
@@ -183,7 +189,10 @@ def _run(command: Command, speed: Speed | None, options: Mapping[str, Any], file
     return words, left
 
 
-def _words(command: Command) -> list[str]:
+def _words(command: Iterable[PathLike]) -> list[str]:
+    # A text is an iterable of its letters.
+    if isinstance(command, (str, bytes)):
+        raise TypeError(f"{command!r} is no list of words, such as ['make', '-j2']")
     return [os.fspath(word) for word in command]
 
 
@@ -361,12 +370,14 @@ class Node:
 @contextlib.contextmanager
 def node(name: str, speed: Speed | None = None, **zone: Unpack[Zone]) -> Iterator[Node]:
     """A virtual node for the time of a ``with``; what still runs there at its end is killed."""
-    _call(["node", "create", name, "--quiet", *_zone(speed, zone)])
+    _call(["node", "create", "--quiet", *_zone(speed, zone), "--", name])
     made = Node(name)
     try:
         yield made
     finally:
-        made.remove(kill=True)
+        # It may have been removed before.
+        if any(one["name"] == name for one in nodes()):
+            made.remove(kill=True)
 
 
 def nodes() -> list[dict[str, Any]]:
