@@ -10,8 +10,8 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{
-    alone, as_written, assert_refused, emu, eventually, finish, groups_of, is_root, run, skip, some_method,
-    start, until_it_takes, unwrapped, words,
+    self, alone, as_written, assert_refused, emu, eventually, finish, groups_of, is_root, run, skip,
+    some_method, start, until_it_takes, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -66,8 +66,7 @@ fn a_killed_run_is_completed_without_a_sample_lost_or_doubled() {
     assert_eq!(all[..before.len()], before[..], "a sample is lost");
     let about = as_written("record", &fs::read_to_string(folder.join("record.json")).unwrap());
     let mut kept = BTreeSet::new();
-    for line in &all {
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    for line in common::samples(&folder) {
         if line["row"] == "pair" && line["sample"]["pair"]["kept"] == true {
             let of = |name: &str| line["sample"][name].as_u64().unwrap();
             assert!(kept.insert((of("cell"), of("repetition"))), "a sample is doubled");

@@ -45,6 +45,7 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     let explained = json["result"]["explained"]["words"].as_str().unwrap();
     let first = explained.split(' ').take(2).collect::<Vec<_>>().join(" ");
     assert!(ended.stdout.contains(&first) && !first.is_empty(), "{explained}");
+    common::samples(&record);
     let samples = json["result"]["samples"].as_array().unwrap();
     // Each of both passes has a sample of its own, of the last size.
     assert_eq!(json["result"]["sizes"], serde_json::json!([200, 2000]));

@@ -8,9 +8,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::{
-    Ended, alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, eventually, finish, run,
-    some_method, start, state, unwrapped, words,
+    EMU, Ended, alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, eventually, finish,
+    is_root, run, skip, some_method, start, state, unwrapped, words,
 };
+use crate::podman::{self, podman};
+use crate::rig::fetch;
 
 /// A suite of three tests. One has a limit of 1 s for work that takes between a thirtieth and a fifth of that at full speed, one
 /// looks for the result of half of it after 0.2 s, and does not wait.
@@ -157,16 +159,40 @@ fn what_was_measured_before_an_interrupt_is_written() {
     assert!(!folder.path().join("ci.json").exists());
 }
 
+/// A loop that takes half a second or more.
+const LOOP: &str = "i=0;␣while␣[␣$i␣-lt␣300000␣];␣do␣i=$((i+1));␣done";
+
 #[test]
-fn in_a_container_the_cpus_are_said_to_be_the_hosts() {
+fn in_a_container_it_slows_with_what_it_may() {
     let _alone = alone();
-    if !can_emulate() {
+    if !is_root() {
+        skip("it needs root");
         return;
     }
-    let line = format!("ci --method {} --cpus 0 --speeds 100%,50% --reps 1 -- true", some_method().unwrap());
-    let ended = run(emu(words(&line)).env("container", "podman"), "");
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    assert!(unwrapped(&ended.stderr).contains("the CPUs are the host's"), "{}", ended.stderr);
+    if let Err(why) = fetch(&["containers"]) {
+        skip(&why);
+        return;
+    }
+    let root = podman::root();
+    let command = format!(
+        "-v {EMU}:/bin/emu:ro -v /lib:/lib:ro -v /lib64:/lib64:ro {} /bin/emu ci --cpus 0 --speeds 100%,50% --reps 1",
+        podman::options(root.path())
+    );
+    for (rights, best) in [("", "cpu-lim"), ("--cap-add SYS_NICE", "cpu-hogs")] {
+        let ended = podman(&format!("run --rm {rights} {command} --json /ci.json -- sh -c {LOOP}"));
+        assert_eq!(ended.code(), Some(0), "{rights}: {}", ended.stderr);
+        assert!(unwrapped(&ended.stderr).contains("the CPUs are the host's"), "{}", ended.stderr);
+        let slow = &written(root.path())["runs"][1];
+        // Real-time tasks need a budget of their group, too, where the kernel has one.
+        let method = slow["method"].as_str().unwrap();
+        assert!([best, "cpu-lim"].contains(&method), "{rights}: {slow}");
+        let share = slow["delivered"]["share"].as_f64();
+        assert!(share.is_some_and(|share| (0.2..0.55).contains(&share)), "{rights}: {slow}");
+    }
+    // Where there is no place for the result of a run, it says what helps.
+    let ended = podman(&format!("run --rm --read-only --read-only-tmpfs=false {command} -- sh"));
+    assert_eq!(ended.code(), Some(4), "{}", ended.stderr);
+    assert!(ended.stderr.contains("TMPDIR"), "{}", ended.stderr);
 }
 
 #[test]

@@ -289,7 +289,8 @@ fn the_effect_of_a_knob_is_measured_in_pairs() {
         assert!(pairs.iter().all(|pair| pair["found_ns"].as_array().is_some_and(|runs| runs.len() == 25)));
         assert!(effect["noise_ratio"]["low"].as_f64() <= effect["noise_ratio"]["high"].as_f64());
     }
-    for file in ["record.json", "samples.jsonl", "doctor-tune.json", "doctor-tune.csv", "doctor-tune.svg"] {
+    assert_eq!(common::samples(&out).len(), 2 * 6);
+    for file in ["record.json", "doctor-tune.json", "doctor-tune.csv", "doctor-tune.svg"] {
         assert!(out.join(file).is_file(), "{file}");
     }
     let again = run(&mut emu(words(&line)), "");

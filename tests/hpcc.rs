@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{alone, as_written, emu, run, unwrapped, words};
+use crate::common::{alone, as_written, emu, run, samples, unwrapped, words};
 
 #[test]
 fn every_kernel_is_measured_verified_and_recorded() {
@@ -15,7 +15,7 @@ fn every_kernel_is_measured_verified_and_recorded() {
     let rows = json["result"]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 9);
     // Three rounds of five kernels and STREAM.
-    assert_eq!(fs::read_to_string(record.join("samples.jsonl")).unwrap().lines().count(), 3 * 6);
+    assert_eq!(samples(&record).len(), 3 * 6);
     for row in rows {
         assert_eq!((row["passed"].as_bool(), row["threads"].as_u64()), (Some(true), Some(2)), "{row}");
         assert!(row["best"].as_f64().unwrap() >= row["median"].as_f64().unwrap(), "{row}");

@@ -37,6 +37,7 @@ mod node_file;
 mod node_resources;
 mod node_terminal;
 mod noise;
+mod podman;
 mod rig;
 mod soak;
 mod timers;

@@ -6,8 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use crate::common::{
-    self, EMU, alone, as_written, assert_refused, emu, eventually, finish, inside, is_root, run, start,
-    unwrapped, words,
+    self, EMU, alone, as_written, assert_refused, emu, eventually, finish, inside, is_root, run, samples,
+    start, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -164,7 +164,7 @@ fn a_disk_is_measured_into_a_record_without_a_trace() {
         ]
     );
     let measured = cells.iter().filter(|cell| cell["outcome"].get("measured").is_some()).count();
-    assert_eq!(fs::read_to_string(out.join("samples.jsonl")).unwrap().lines().count(), measured);
+    assert_eq!(samples(&out).len(), measured);
     for name in names(&out) {
         let text = fs::read_to_string(out.join(&name)).unwrap();
         assert!(!text.contains(&path.to_string()), "{name} tells of a path");
@@ -264,6 +264,7 @@ fn cpus_and_memory_are_told_in_percent_of_a_reference() {
         let record = dir.path().join(schema);
         let first = run(emu(words(line)).arg("--out").arg(&record), "");
         assert_eq!(first.code(), Some(0), "{line}: {}", first.stderr);
+        samples(&record);
         let again = run(emu(words(line)).arg("--json").arg("--reference").arg(&record), "");
         assert_eq!(again.code(), Some(0), "{line}: {}", again.stderr);
         let json = as_written(schema, &again.stdout);
@@ -279,8 +280,12 @@ fn cpus_are_measured_at_once_and_for_a_while() {
     let _alone = alone();
     let document = json("measure cpu --quick --threads 1 --json");
     assert_eq!(document["result"]["waits"].as_array().unwrap().len(), 11);
-    let series = json("measure cpu --for 500ms --every 50ms --numbers integer --threads 1 --json");
+    let dir = tempfile::tempdir().expect("a folder");
+    let record = dir.path().join("record");
+    let line = "measure cpu --for 500ms --every 50ms --numbers integer --threads 1 --json --out";
+    let series = json(&format!("{line} {}", record.display()));
     assert_eq!(series["result"]["rates"].as_array().unwrap().len(), 10);
+    assert!(!samples(&record).is_empty());
     assert_eq!(
         command(&series),
         Some("emu measure cpu --threads 1 --numbers integer --for 500ms --every 50ms")

@@ -14,6 +14,7 @@ use crate::common::{
     methods, place_of, run, skip, some_method, start, until_it_acts, unwrapped, words,
 };
 use crate::node::{Node, apply, emu_node};
+use crate::podman::{Container, podman};
 use crate::rig::fetch;
 
 /// A loop that is killed at the end.
@@ -148,62 +149,6 @@ fn a_unit_is_slowed_again_after_a_restart() {
     assert_refused(&ended, 2, "no unit");
 }
 
-/// Podman with the options that work in any container, on each layout of cgroups.
-fn podman(line: &str) -> (bool, String) {
-    let mut command = Command::new("podman");
-    command.args(["--runtime", "runc", "--cgroup-manager", "cgroupfs"]).args(words(line));
-    let ended = command.output().expect("podman is installed");
-    let said = String::from_utf8_lossy(&ended.stdout).trim().to_owned();
-    if !ended.status.success() {
-        eprintln!("podman {line}: {}", String::from_utf8_lossy(&ended.stderr));
-    }
-    (ended.status.success(), said)
-}
-
-/// A container that computes.
-struct Container(String);
-
-impl Container {
-    fn start() -> Self {
-        let name = format!("emu-test-{}", std::process::id());
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("bin")).unwrap();
-        fs::copy("/bin/busybox", dir.path().join("bin/busybox")).unwrap();
-        std::os::unix::fs::symlink("busybox", dir.path().join("bin/sh")).unwrap();
-        let tar = dir.path().join("image.tar");
-        let packed = Command::new("tar").arg("-C").arg(dir.path()).arg("-cf").arg(&tar).arg("bin").status();
-        assert!(packed.unwrap().success());
-        assert!(podman(&format!("import {} localhost/{name}", tar.display())).0);
-        let container = Self(name.clone());
-        // The limits of podman's own are above those of many machines.
-        let limits = "--ulimit nofile=1024:1024 --ulimit nproc=1000:1000 --network none";
-        let line = format!("run -d --name {name} {limits} localhost/{name} /bin/sh -c while␣:;␣do␣:;␣done");
-        assert!(podman(&line).0);
-        container
-    }
-
-    fn pid(&self) -> i32 {
-        self.running().expect("the container runs")
-    }
-
-    /// Its first process; `None` where it does not run.
-    fn running(&self) -> Option<i32> {
-        let said = podman(&format!("inspect -f {{{{.State.Pid}}}} {}", self.0)).1;
-        said.parse().ok().filter(|pid| *pid > 0)
-    }
-}
-
-impl Drop for Container {
-    fn drop(&mut self) {
-        if let Some(pid) = self.running() {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-        }
-        podman(&format!("wait {}", self.0));
-        podman(&format!("rm -f -t 0 {}", self.0));
-        podman(&format!("rmi -f localhost/{}", self.0));
-    }
-}
-
 #[test]
 fn a_container_is_slowed_by_name_with_what_joins_it() {
     let _alone = alone();
@@ -218,16 +163,16 @@ fn a_container_is_slowed_by_name_with_what_joins_it() {
     let container = Container::start();
     for method in methods() {
         let before = place_of(container.pid() as u32);
-        let line = format!("attach --container {} --speed 30% --cpus 0 -m {method}", container.0);
+        let line = format!("attach --container {} --speed 30% --cpus 0 -m {method}", container.name);
         let attached = start(&mut emu(words(&line)));
         until_it_acts(attached.id());
         assert_share(container.pid(), 0.3, &method);
-        let (joined, said) = podman(&format!("exec {} /bin/sh -c echo␣joined", container.0));
-        assert!(joined && said == "joined", "{method}: {said}");
+        let joined = podman(&format!("exec {} /bin/sh -c echo␣joined", container.name));
+        assert_eq!(joined.stdout, "joined\n", "{method}: {}", joined.stderr);
         end(attached);
         assert_eq!(place_of(container.pid() as u32), before, "{method}");
     }
-    let ended = run(&mut emu(words(&format!("attach --container {}x --speed 30%", container.0))), "");
+    let ended = run(&mut emu(words(&format!("attach --container {}x --speed 30%", container.name))), "");
     assert_refused(&ended, 2, "did you mean");
 }
 
@@ -280,11 +225,12 @@ fn what_joins_a_container_joins_its_node() {
     let container = Container::start();
     let before = place_of(container.pid() as u32);
     let node = Node { name: "one", keeper: 0 };
-    let ended = apply(&file(&format!("containers = [\"{}\"]", container.0)), "-q");
+    let ended = apply(&file(&format!("containers = [\"{}\"]", container.name)), "-q");
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     let members = || node.shown()["members"].as_array().cloned().unwrap_or_default();
     assert_eq!(members(), [serde_json::json!(container.pid())]);
-    assert!(podman(&format!("exec -d {} /bin/sh -c while␣:;␣do␣:;␣done", container.0)).0);
+    let second = podman(&format!("exec -d {} /bin/sh -c while␣:;␣do␣:;␣done", container.name));
+    assert_eq!(second.code(), Some(0), "{}", second.stderr);
     eventually("the second one joins", || members().len() == 2);
     // Both share the CPU.
     for member in members() {

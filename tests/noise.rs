@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::thread;
 
 use crate::common::{
-    alone, as_written, assert_measured, assert_refused, emu, eventually, finish, run, start, words,
+    alone, as_written, assert_measured, assert_refused, emu, eventually, finish, run, samples, start, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -31,9 +31,8 @@ fn a_quick_look_makes_tables_a_conclusion_and_a_lasting_record() {
         assert_eq!(blocks.len(), 5);
         assert!(blocks.iter().all(|block| block.as_array().unwrap().len() == 5), "{kind}");
     }
-    let lines = fs::read_to_string(folder.join("samples.jsonl")).unwrap();
     let cpus = json["result"]["cpus"].as_array().unwrap().len();
-    assert_eq!(lines.lines().count(), 5 * 5 + cpus);
+    assert_eq!(samples(&folder).len(), 5 * 5 + cpus);
 
     let before = fs::read_to_string(folder.join("record.json")).unwrap();
     let again = run(emu(words("noise --quick --out")).arg(&folder), "");

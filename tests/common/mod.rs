@@ -244,13 +244,25 @@ fn shares_of(task: i32) -> [f64; 2] {
 #[track_caller]
 pub(crate) fn as_written(schema: &str, text: &str) -> serde_json::Value {
     let value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    assert_form(schema, std::slice::from_ref(&value));
+    value
+}
+
+/// The samples of a record, each as `schemas/samples.json` has it.
+pub(crate) fn samples(record: &Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(record.join("samples.jsonl")).expect("samples");
+    let lines: Vec<_> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_form("samples", &lines);
+    lines
+}
+
+fn assert_form(schema: &str, values: &[serde_json::Value]) {
     let file = format!("{}/../../schemas/{schema}.json", env!("CARGO_MANIFEST_DIR"));
     let form = serde_json::from_str(&fs::read_to_string(file).expect("a schema")).expect("JSON");
     let validator = jsonschema::validator_for(&form).expect("a schema");
-    let wrong: Vec<_> =
-        validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    let errors = values.iter().flat_map(|value| validator.iter_errors(value));
+    let wrong: Vec<_> = errors.map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert!(wrong.is_empty(), "not as schemas/{schema}.json has it: {wrong:#?}");
-    value
 }
 
 /// The zone of an emu as `emu top` has it.
@@ -426,6 +438,7 @@ pub(crate) fn assert_measured(
     for name in others.iter().copied().chain([figure.as_str()]) {
         assert!(text(name).starts_with("<svg ") && text(name).contains("<title>"), "{name}");
     }
+    samples(record);
     let csv = text(&format!("{stem}.csv"));
     let columns: std::collections::BTreeSet<_> = csv.lines().map(|line| line.split(',').count()).collect();
     assert_eq!(columns.len(), 1, "every line of the CSV has the same columns: {csv}");

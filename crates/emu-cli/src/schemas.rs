@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use emu_bench::experiment::{End, Failure, Seen, Taken};
+use emu_machine::{cpu, disk, hpcc, memory, noise, series, timers};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
@@ -13,6 +15,74 @@ use crate::zone::record::Record;
 
 /// Set to write the files anew.
 const WRITE: &str = "EMU_WRITE_SCHEMAS";
+
+// What is written is put together from its parts: these forms are of the schema alone.
+
+/// A line of the samples of a record.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "no value of it is made")]
+enum Line {
+    OfBench(OfBench),
+    /// Of a measurement of the machine.
+    OfMachine {
+        /// What was measured.
+        row: String,
+        /// What came of it, in the form of that measurement.
+        sample: OfMachine,
+    },
+}
+
+/// Of `emu bench`.
+#[derive(JsonSchema)]
+#[serde(tag = "row", content = "sample", rename_all = "kebab-case")]
+#[expect(dead_code, reason = "no value of it is made")]
+enum OfBench {
+    Pair(Taken),
+    Spectrum(Seen),
+    Failure(Failure),
+    End(End),
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "no value of it is made")]
+enum OfMachine {
+    /// `emu noise`: the runs of a block.
+    Block(Vec<noise::Run>),
+    /// `emu noise`.
+    Gaps(noise::CpuGaps),
+    /// `emu timers`: what a clock is worth.
+    Clock(timers::Quality),
+    /// `emu timers`: what a clock tells of one size, beside the wall clock.
+    OfSize(timers::OfSize),
+    /// `emu timers`: all sizes in one order.
+    Pass(timers::Pass),
+    /// `emu timers`: where the time of a sample goes.
+    Ledger(timers::Ledger),
+    /// `emu calibrate`.
+    Calibrate(emu_machine::calibrate::Sample),
+    /// `emu doctor tune --measure`.
+    Tune(emu_machine::doctor::effects::Windows),
+    /// `emu measure cpu`: how often something can be done.
+    Rate(cpu::Rate),
+    /// `emu measure cpu`: how long a result takes.
+    Wait(cpu::Wait),
+    /// `emu measure memory`.
+    Copy(memory::Copy),
+    /// `emu measure memory`.
+    Stream(memory::Stream),
+    /// `emu measure memory`.
+    Latency(memory::Latency),
+    /// `emu measure disk`.
+    Disk(disk::Told<'static>),
+    /// `emu measure hpcc`.
+    Hpcc(hpcc::Run),
+    /// `emu measure hpcc`.
+    HpccStream(hpcc::ToldOfStream<'static>),
+    /// `emu measure` with `--for`.
+    Step(series::Told),
+}
 
 fn schema<T: JsonSchema>(title: &str) -> Schema {
     let mut schema =
@@ -76,6 +146,7 @@ fn the_schemas_are_those_of_what_is_written() {
         ("report", schema::<emu_bench::report::Results>("emu report --json and emu bench --json")),
         ("restore", schema::<restore::show::Document<'_>>("emu restore --json")),
         ("run", schema::<Record>("emu run --json and emu attach --json")),
+        ("samples", schema::<Line>("a line of samples.jsonl of a record")),
         ("timers", schema::<Document<emu_machine::timers::Measured>>("emu timers --json")),
         ("top", schema::<top::show::Line<'_>>("a line of emu top --json")),
         ("verify", schema::<verify::show::Report>("emu verify --json")),

@@ -98,6 +98,17 @@ impl Series {
     }
 }
 
+/// A sample of a series.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Told {
+    /// When it began, from the begin of the series.
+    at_s: f64,
+    /// The rate, in the unit of the series.
+    rate: f64,
+    /// Whether others used the CPUs meanwhile.
+    disturbed: bool,
+}
+
 /// Takes samples at even intervals. `sample` is given the time until the next one is due, and returns a rate.
 pub fn run(
     host: &Host,
@@ -133,12 +144,6 @@ fn run_by(
     mut sample: impl FnMut(Duration) -> Result<(f64, bool)>,
     watch: Watch<'_>,
 ) -> Result<Series> {
-    #[derive(Serialize)]
-    struct Told {
-        at_s: f64,
-        rate: f64,
-        disturbed: bool,
-    }
     let (mut rates, mut disturbed_steps) = (Vec::new(), Vec::new());
     let mut number = 0;
     while number < plan.samples() {

@@ -1,7 +1,7 @@
 # units.sh METHOD...: a unit of the system and one of a user, each with a loop on CPU 0, slowed to 30 % by their names, with
 # systemd as the first process. For each: "used KIND METHOD SHARE", the middle of three windows, "again KIND METHOD SHARE" after
 # a restart while emu is attached, "ended KIND METHOD STATUS", and "as-before KIND METHOD" or what differs. At last "ci STATUS TIMES
-# METHODS": how tests of that user ended, how often emu asked for a scope, and by what they were slowed.
+# SHARE METHODS": how tests of that user ended, how often emu asked for a scope, and what they were given at 50 %, by what.
 
 export NO_COLOR=1
 services="/etc/systemd/system/loop.service /home/user/.config/systemd/user/own.service"
@@ -121,6 +121,7 @@ done
 of user stop own
 
 # Tests of a user, in a scope that emu asks for.
-as_user emu ci --speeds 100%,50% --reps 1 --cpus 0 --json /tmp/ci.json -- true >/tmp/said 2>&1
-echo "ci $? $(grep -c 'begins anew' /tmp/said) $(sed -n 's/.*"method": "\(.*\)".*/\1/p' /tmp/ci.json | sort -u | tr '\n' ' ')"
+as_user emu ci --speeds 100%,50% --reps 1 --cpus 0 --json /tmp/ci.json -- \
+  "sh -c 'i=0; while [ \$i -lt 150000 ]; do i=\$((i+1)); done'" >/tmp/said 2>&1
+echo "ci $? $(grep -c 'begins anew' /tmp/said) $(sed -n 's/.*"share": \([0-9.]*\).*/\1/p' /tmp/ci.json | tail -n 1) $(sed -n 's/.*"method": "\(.*\)".*/\1/p' /tmp/ci.json | sort -u | tr '\n' ' ')"
 sed "s/^/said ci /" /tmp/said

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +25,7 @@ pub(super) const END: &str = "end";
 const PAIR_TIME_MAX: Duration = Duration::from_secs(86_400);
 
 /// A pair that was taken.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Taken {
     /// Its cell, by place.
     pub cell: usize,
@@ -37,7 +38,7 @@ pub struct Taken {
 }
 
 /// How smoothly work progressed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Seen {
     /// Its cell, by place.
     pub cell: usize,
@@ -46,7 +47,7 @@ pub struct Seen {
 }
 
 /// What could not be measured after all; the cell is left out from then on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// Its cell, by place.
     pub cell: usize,
@@ -57,7 +58,7 @@ pub struct Failure {
 }
 
 /// The run has come to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct End {
     /// The blocks that were measured; fewer than planned where the budget was used up.
     pub blocks: usize,

@@ -176,13 +176,16 @@ fn tried<T>(transfer: &Transfer, sample: Result<T>) -> Result<std::result::Resul
     }
 }
 
-/// A sample as it is told of.
-#[derive(Debug, Serialize)]
-struct Told<'a> {
+/// A sample of a transfer.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Told<'a> {
     #[serde(flatten)]
     transfer: &'a Transfer,
+    /// At full rate.
     sample: Sample,
+    /// Times of operations at half that rate, from when each was meant to begin; null for what is written back.
     latency: Option<Latency>,
+    /// Operations at half that rate that were not made.
     not_made: u64,
 }
 

@@ -164,12 +164,14 @@ impl Run {
     }
 }
 
-/// A run of STREAM as it is told.
-#[derive(Debug, Serialize)]
-struct ToldOfStream<'a> {
+/// A run of STREAM.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ToldOfStream<'a> {
     #[serde(flatten)]
     passes: &'a Passes,
+    /// Whether the result was right.
     passed: bool,
+    /// Whether others used the CPUs meanwhile.
     disturbed: bool,
 }
 

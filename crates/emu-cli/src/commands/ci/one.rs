@@ -43,7 +43,9 @@ struct Record {
 /// Kills what the command leaves behind, which would go on at full speed beside the next run (see [`emu_core::adopt_orphans`]).
 pub(super) fn run(case: &Case<'_>, signals: &Signals, reporter: Reporter) -> Result<Run, Failure> {
     let failed = |what: &str, cause| Error::io(format!("cannot {what} a run at {}", case.speed), cause);
-    let record = NamedTempFile::new().map_err(|e| failed("make a file for the result of", e))?;
+    let record = NamedTempFile::new().map_err(|e| {
+        failed("make a file for the result of", e).hint("name a folder that can be written in TMPDIR")
+    })?;
     let program = std::env::current_exe().map_err(|e| failed("find emu itself for", e))?;
     let mut command = SlowCommand::new(program);
     command
