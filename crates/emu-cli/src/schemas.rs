@@ -21,7 +21,7 @@ const WRITE: &str = "EMU_WRITE_SCHEMAS";
 /// A line of the samples of a record.
 #[derive(JsonSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "no value of it is made")]
+#[expect(dead_code, clippy::large_enum_variant, reason = "no value of it is made")]
 enum Line {
     OfBench(OfBench),
     /// Of a measurement of the machine.
@@ -36,7 +36,7 @@ enum Line {
 /// Of `emu bench`.
 #[derive(JsonSchema)]
 #[serde(tag = "row", content = "sample", rename_all = "kebab-case")]
-#[expect(dead_code, reason = "no value of it is made")]
+#[expect(dead_code, clippy::large_enum_variant, reason = "no value of it is made")]
 enum OfBench {
     Pair(Taken),
     Spectrum(Seen),
