@@ -84,6 +84,8 @@ def text_of(nodes: dict, classes: dict) -> str:
     tables = [("class", *one) for one in classes.items()] + [("node", *one) for one in nodes.items()]
     lines = []
     for kind, name, one in tables:
+        if not isinstance(one or {}, dict):
+            raise TypeError(f"`{name}` is no dictionary")
         lines.append(f"[{kind}.{json.dumps(name)}]")
         lines.extend(f"{key} = {toml(key, value)}" for key, value in (one or {}).items() if value is not None)
     return "\n".join(lines) + "\n"
@@ -110,9 +112,13 @@ def main() -> None:
         return told
 
     def read(told: str, schema: int) -> dict:
-        read = json.loads(told)
-        if read.get("schema") != schema:
-            module.fail_json(msg=f"emu {version} writes schema {read.get('schema')}, and this module reads {schema}")
+        try:
+            read = json.loads(told)
+            written = f"schema {read['schema']}"
+        except (ValueError, TypeError, KeyError):
+            written = "something else"
+        if written != f"schema {schema}":
+            module.fail_json(msg=f"{emu} {version} writes {written}, and this module reads schema {schema}")
         return read
 
     content = module.params["content"]
@@ -123,7 +129,7 @@ def main() -> None:
             module.fail_json(msg=f"a value of `nodes` or `classes` makes no sense: {error}")
     try:
         words = ["--dry-run"] if module.check_mode else ["--quiet"]
-        version = call("--version").split()[-1]
+        version = call("--version").strip().removeprefix("emu ")
         applied = read(call("node", "apply", "-", "--json", *words, data=content), 1)
         nodes = read(call("node", "list", "--json"), 2)["nodes"]
     except OSError as error:
