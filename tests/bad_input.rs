@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::common::{
-    EMU, alone, as_nobody, as_written, assert_refused, emu, eventually, finish, half, inside, is_root,
-    leave_out, methods, run, skip, some_method, start, until_child, unwrapped, words,
+    EMU, alone, as_nobody, as_written, assert_nothing_left, assert_refused, emu, eventually, finish, half,
+    inside, is_root, leave_out, methods, run, skip, some_method, start, until_child, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -427,8 +427,11 @@ fn limits_and_odd_places_have_an_end_with_the_right_advice() {
         assert_refused(&ended, 4, "/nowhere");
         assert!(ended.stderr.contains("XDG_RUNTIME_DIR names"), "{}", ended.stderr);
     }
-    let mut few = inside(":", "prlimit");
-    let ended = run(few.arg("--nofile=16:16").arg(EMU).args(words(&run_line)), "");
-    assert_ne!(ended.code(), Some(0));
-    assert!(ended.stderr.contains("ulimit -n"), "{}", ended.stderr);
+    for files in 8..=16 {
+        let mut few = inside(":", "prlimit");
+        let ended = run(few.arg(format!("--nofile={files}:{files}")).arg(EMU).args(words(&run_line)), "");
+        assert_ne!(ended.code(), Some(0));
+        assert!(ended.stderr.contains("ulimit -n"), "{}", ended.stderr);
+        assert_nothing_left(ended.pid);
+    }
 }

@@ -66,6 +66,12 @@ fn emu_ends_whatever_call_is_forbidden() {
         let mut command = emu(words(&format!("run -s 40% -m {method} -- true")));
         forbid(&mut command, [libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal], libc::EPERM);
         check(&mut command, &format!("{method} without pidfds"));
+        // A sandbox may answer what it likes; without any way to send a signal, there is one to end.
+        for calls in [[libc::SYS_pidfd_send_signal; 2], [libc::SYS_pidfd_send_signal, libc::SYS_kill]] {
+            let mut command = emu(words(&format!("run -s 40% -m {method} -- true")));
+            forbid(&mut command, calls, libc::EACCES);
+            check(&mut command, &format!("{method} without {calls:?}"));
+        }
         seen.push(method);
     }
 }

@@ -139,6 +139,8 @@ fn what_an_emu_stops_runs_while_the_emu_is_stopped() {
         assert_share(looping.program, 0.2, &format!("{method}, continued"));
         let said = looping.end();
         assert!(said.contains("is not kept until emu goes on"), "{method}: {said}");
+        let is_explained = said.replace("\nemu: ", " ").contains("emu was stopped, or got no CPU, for");
+        assert_eq!(is_explained, method != "fracas", "{method}: {said}");
     }
 }
 

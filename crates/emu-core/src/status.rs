@@ -97,7 +97,9 @@ impl Status {
         if self.health == Health::Holding {
             self.health = Health::Degraded;
         }
-        self.problems.push(problem);
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
     }
 
     pub(crate) fn add_all(&mut self, notes: &Notes) {

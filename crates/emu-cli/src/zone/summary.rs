@@ -61,7 +61,7 @@ pub(crate) fn followed(follow: &Follow, stretches: &[Stretch]) -> Vec<String> {
 pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<String> {
     // At full speed there is nothing to do in a period, and none is counted.
     let is_slowed = status.cpus.iter().any(|cpu| cpu.asked.share < 1.0);
-    if status.periods == 0 && !status.period.is_zero() && is_slowed {
+    if status.periods == 0 && !status.period.is_zero() && is_slowed && status.delivered.is_none() {
         let (wall, period) = (span(wall), span(status.period));
         return vec![format!("ended after {wall}, before a period of {period} was counted")];
     }
@@ -293,6 +293,13 @@ mod tests {
             closing(&status, Duration::from_micros(691), Duration::from_micros(691)),
             ["ended after 691µs, before a period of 10ms was counted"]
         );
+        // Where the account tells something, it was not too short.
+        let second = Duration::from_secs(1);
+        status.delivered = serde_json::from_value(serde_json::json!({
+            "basis": "cpu-time", "share": 0.9, "low": 0.8, "high": 1.0, "asked": 0.5, "error": 0.8, "observed_ns": 1_000_000_000,
+        }))
+        .unwrap();
+        assert!(closing(&status, second, second)[0].starts_with("CPU 0: asked 50%, set 100%, delivered 90%"));
     }
 
     #[test]

@@ -129,6 +129,9 @@ fn put(list: &Path, task: Pid) -> Result<bool> {
         Some(libc::EINVAL) => error.hint(format!(
             "a real-time task cannot join a group without real-time budget; look at `chrt -ap {task}`"
         )),
+        Some(libc::EOPNOTSUPP) => error.hint(
+            "the process is in a threaded cgroup, in which none can be made for processes: use a method that needs none",
+        ),
         _ => error.hint_on(&[libc::EACCES, libc::EPERM, libc::EROFS], Hint::OwnGroup(vec![])),
     })
 }

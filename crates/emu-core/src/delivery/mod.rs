@@ -37,6 +37,9 @@ use stretch::Stretches;
 const FIRST: Duration = Duration::from_millis(50);
 const LAST: Duration = Duration::from_secs(1);
 
+/// What is off after a window of more than this can be explained by the next one.
+const EXPLAINED: Duration = Duration::from_millis(100);
+
 /// The part of one CPU that the readings may take, and CPU time in nanoseconds that they may take at once beyond it: what is read
 /// for the first time costs the most, and an escape is often near the begin.
 const COST: f64 = 0.002;
@@ -183,7 +186,8 @@ impl Delivery {
             };
             slowdowns.extend(scale);
             let seen = account.cpu(cpu.cpu).zip(scale);
-            cpu.delivered = seen.map(|(seen, scale)| seen.times(basis, scale, cpu.asked.share));
+            let seen = seen.map(|(seen, scale)| seen.times(basis, scale, cpu.asked.share));
+            cpu.delivered = seen.filter(tells);
         }
         let count = status.cpus.len().max(1) as f64;
         let asked = status.cpus.iter().map(|cpu| cpu.asked.share).sum::<f64>() / count;
@@ -193,7 +197,8 @@ impl Delivery {
         status.delivered = account
             .zone()
             .zip(scale)
-            .map(|(seen, scale)| seen.times(basis, scale, if moves_clock { asked } else { seen.asked }));
+            .map(|(seen, scale)| seen.times(basis, scale, if moves_clock { asked } else { seen.asked }))
+            .filter(tells);
         if let Some(off) = status.delivered.filter(|_| moves_clock).and_then(off_by_clock) {
             status.add_problem(off);
         }
@@ -224,11 +229,19 @@ impl Delivery {
     }
 }
 
+/// A share that is far off and may yet be right tells nothing, as does one that may be anything.
+fn tells(seen: &Delivered) -> bool {
+    is_surely_off(seen) || (seen.error.abs() <= TOLERANCE && seen.high - seen.low <= seen.asked)
+}
+
+fn is_surely_off(seen: &Delivered) -> bool {
+    seen.asked < seen.low || seen.asked > seen.high
+}
+
 /// What the kernel's account of CPU time alone does not tell: the clock is another one than was set, or that is far from the
 /// one asked for.
 fn off_by_clock(seen: Delivered) -> Option<String> {
-    let is_sure = seen.asked < seen.low || seen.asked > seen.high;
-    (is_sure && seen.error.abs() > TOLERANCE).then(|| {
+    (is_surely_off(&seen) && seen.error.abs() > TOLERANCE).then(|| {
         let (share, asked) = (100.0 * seen.share, 100.0 * seen.asked);
         format!("by the clock that was measured, the tasks were given {share:.1} % instead of {asked:.1} %")
     })
@@ -273,11 +286,12 @@ impl Watcher {
                 if self.moves_clock && !is_changed {
                     self.measure_clocks();
                 }
-                let after = self.read(length > LAST / 2);
+                let after = self.read(length > EXPLAINED);
                 let window = before.until(&after);
                 self.note_escapes(&window, before.outside_until(&after), length > LAST / 2);
                 if let Some(off) = self.count(&window, generation, shortest) {
-                    self.explain(off, &window, &before, &after);
+                    let late = time::span(window.length).saturating_sub(length);
+                    self.explain(off, late, &window, &before, &after);
                 }
                 if is_changed {
                     break;
@@ -369,9 +383,13 @@ impl Watcher {
         }
     }
 
-    fn explain(&self, off: Off, window: &Window, before: &Reading, after: &Reading) {
+    /// `late` is by how much the window is longer than it should have been.
+    fn explain(&self, off: Off, late: Duration, window: &Window, before: &Reading, after: &Reading) {
         let shares = lock(&self.shared.state).account.asked().shares.clone();
         let reason = match off {
+            _ if late > LAST / 2 => {
+                Some(format!("emu was stopped, or got no CPU, for {:.1} s", late.as_secs_f64()))
+            }
             Off::Fast => {
                 reason::of_excess(&self.host.roots, &self.watch, window, &shares, self.ends_at_ticks)
             }
@@ -388,5 +406,20 @@ impl Watcher {
             let episode = if off == Off::Fast { fast } else { slow };
             episode.reason.get_or_insert(reason);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_far_off_or_anything_is_told_only_where_it_is_sure() {
+        let tells = |share: f64, half: f64| {
+            let interval = [share - half, share, share + half];
+            super::tells(&Delivered::new(Basis::CpuTime, interval, 0.4, LAST))
+        };
+        assert!(tells(0.38, 0.05) && tells(0.3, 0.05) && tells(0.8, 0.3));
+        assert!(!tells(0.35, 0.06) && !tells(0.4, 0.25));
     }
 }

@@ -125,7 +125,7 @@ impl DutyLoop {
         let unconfirmed = unconfirmed.load(Ordering::Relaxed);
         if unconfirmed > 0 {
             status.notes.push(format!(
-                "{unconfirmed} of {} stops were not confirmed in time: tasks in uninterruptible waits stop when these end",
+                "{unconfirmed} of {} stops were not confirmed in time: tasks that get no CPU, or cannot be interrupted, stop later",
                 stops.load(Ordering::Relaxed)
             ));
         }

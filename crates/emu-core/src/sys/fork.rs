@@ -51,8 +51,11 @@ impl Child {
         }
     }
 
+    /// A child that cannot be killed is not waited for: it ends by itself once it sees that this process has ended.
     pub(crate) fn end(&self) {
-        let _ = self.kill();
+        if self.kill().is_err() {
+            return;
+        }
         // `__WALL`: without an exit signal, a child is hidden from an ordinary wait. ECHILD: the embedding program
         // has such a wait for all its children, and was quicker.
         while waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL)

@@ -194,7 +194,10 @@ impl StateDir {
                 .map_err(|_| Errno::INVAL)
                 .and_then(|name| Ok((openat(&self.folder, &name, flags, Mode::RUSR | Mode::WUSR)?, name)))
                 // Not 0, 1 or 2 in a program that has closed those: its output would go into the journal.
-                .and_then(|(file, name)| Ok((rustix::io::fcntl_dupfd_cloexec(file, 3)?, name)));
+                .and_then(|(file, name)| match rustix::io::fcntl_dupfd_cloexec(file, 3) {
+                    Ok(file) => Ok((file, name)),
+                    Err(cause) => remove(self.folder(), &name).and(Err(cause)),
+                });
             match made {
                 Ok((file, name)) => return Ok((name, file.into())),
                 Err(Errno::EXIST) => number += 1,
