@@ -1,6 +1,7 @@
 //! What `run` tells of what a program was given, against the program's own count.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
@@ -151,6 +152,27 @@ fn an_orphan_of_an_ordinary_user_is_slowed() {
     let numbers: Vec<f64> = ended.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let [cpu, wall] = numbers[..] else { panic!("{ended:?}") };
     assert!(cpu / wall / 1e7 < 0.45, "{ended:?}");
+}
+
+#[test]
+fn processes_that_hand_on_to_the_next_are_counted() {
+    let _alone = alone();
+    if !is_root() || !can_emulate_by(&["cpu-lim"]) {
+        return;
+    }
+    let relay = "hop() { i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; \
+        read now rest </proc/uptime; now=${now%.*}${now#*.}; [ $now -gt $end ] || hop & }; \
+        read now rest </proc/uptime; end=$((${now%.*}${now#*.}+200)); (hop); sleep 2.1";
+    let (folder, mut command) = as_nobody(&[]);
+    let kept = folder.path().join("run.json");
+    fs::write(&kept, "").unwrap();
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o666)).unwrap();
+    command.args(words("run -s 30% -c 0 -m cpu-lim --json")).arg(&kept).args(["--", "sh", "-c", relay]);
+    let ended = run(&mut command, "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let status = &as_written("run", &fs::read_to_string(kept).unwrap())["status"];
+    let used = status["used_cpus"].as_f64().unwrap_or_else(|| panic!("{status}"));
+    assert!(used > 0.1 && (used < 0.36 || status["health"] == "degraded"), "{status}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::host::{CpuTimes, Hierarchy, Host};
 use crate::process::{self, Descendants, FORK, Stat};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos, USER_TICK};
-use crate::sys::times::process_cpu_time;
+use crate::sys::times::{adopted_cpu_time, process_cpu_time};
 use crate::zone::Tasks;
 
 /// Of more threads than this a part is read, in turn.
@@ -79,6 +79,8 @@ pub(super) struct Reading {
     outside: BTreeMap<Pid, PathBuf>,
     /// What the zone's group has used.
     used_by_group: Option<Nanos>,
+    /// What this process has waited for, where it adopts orphans.
+    adopted: Option<Nanos>,
     /// Whether all threads were read.
     is_whole: bool,
     pub(super) cpu_times: BTreeMap<CpuId, CpuTimes>,
@@ -171,6 +173,8 @@ impl Watch {
         }
         reading.at = time::now();
         reading.used_by_group = self.usage.as_ref().and_then(Usage::read);
+        // Where a group has an account, none needs to be made up.
+        reading.adopted = if self.usage.is_none() { adopted_cpu_time().map(time::nanos) } else { None };
         reading.is_whole = threads.len() <= THREADS_MAX;
         for tid in self.chosen(&threads.keys().copied().collect::<Vec<_>>()) {
             if let Some(time) = ThreadTime::read(&self.proc, tid, threads.get(&tid).copied().flatten()) {
@@ -359,7 +363,7 @@ impl Reading {
     }
 
     /// By the account of the group, or, with those that have left it, by that of the processes. What one that has ended used is
-    /// its parent's, who has waited for it; it is not known where the parent is no member.
+    /// its parent's, who has waited for it; it is not known where the parent is no member, nor this process, which adopts orphans.
     fn used_until(&self, later: &Self) -> Option<Nanos> {
         let is_same = |pid: &Pid, one: &ProcessTime| {
             later.processes.get(pid).is_some_and(|now| now.starttime == one.starttime)
@@ -368,7 +372,11 @@ impl Reading {
             |pid: &Pid, one: &ProcessTime| is_same(pid, one) || later.processes.contains_key(&one.parent);
         let sum = |reading: &Self| reading.processes.values().map(|one| one.used).sum::<Nanos>();
         let all_known = self.processes.iter().all(|(pid, one)| is_known(pid, one));
-        let by_processes = (all_known && !self.has_joined(later)).then(|| (sum(later) - sum(self)).max(0));
+        let adopted = self.adopted.zip(later.adopted).map(|(before, after)| after - before);
+        let difference = sum(later) - sum(self) + adopted.unwrap_or(0);
+        // What somebody else has waited for is missing.
+        let is_known = (all_known || (adopted.is_some() && difference >= 0)) && !self.has_joined(later);
+        let by_processes = is_known.then(|| difference.max(0));
         by_processes.max(self.used_by_group.zip(later.used_by_group).map(|(before, after)| after - before))
     }
 }

@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+use nix::sys::prctl;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use nix::time::{clock_getcpuclockid, clock_gettime};
 
 use crate::sys::Pid;
@@ -22,6 +25,15 @@ pub fn cpu_ticks() -> i64 {
 pub fn process_cpu_time(pid: Pid) -> Option<Duration> {
     let clock = clock_getcpuclockid(nix::unistd::Pid::from_raw(pid)).ok()?;
     clock_gettime(clock).ok().map(Duration::from)
+}
+
+/// CPU time of all that this process has waited for, orphans that it adopts included (`PR_SET_CHILD_SUBREAPER`); `None` where
+/// it adopts none.
+pub(crate) fn adopted_cpu_time() -> Option<Duration> {
+    prctl::get_child_subreaper().ok().filter(|adopts| *adopts)?;
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
+    let time = usage.user_time() + usage.system_time();
+    Some(Duration::from_micros(time.num_microseconds() as u64))
 }
 
 #[cfg(test)]

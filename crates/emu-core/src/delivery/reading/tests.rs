@@ -24,6 +24,19 @@ fn the_time_of_children_is_counted_once() {
 }
 
 #[test]
+fn what_orphans_have_used_is_with_what_adopts_them() {
+    let reading = |pid, ticks, adopted: i64| Reading {
+        processes: [(1, process(0, 10)), (pid, process(9, ticks))].into(),
+        adopted: Some(adopted * USER_TICK),
+        ..Reading::default()
+    };
+    // Each has a child and ends.
+    assert_eq!(reading(2, 3, 20).used_until(&reading(5, 1, 60)), Some(38 * USER_TICK));
+    // One that others have waited for.
+    assert_eq!(reading(2, 3, 20).used_until(&reading(5, 1, 20)), None);
+}
+
+#[test]
 fn what_a_group_has_used_counts_where_processes_do_not_tell() {
     let group = |used_by_group: i64| Reading { used_by_group: Some(used_by_group), ..Reading::default() };
     let with = |ticks| Reading { processes: [(2, process(0, ticks))].into(), ..group(5 * USER_TICK) };
