@@ -252,6 +252,13 @@ mod tests {
     }
 
     #[test]
+    fn a_problem_is_told_once() {
+        let mut status = Status::new(MethodId::new("fracas"), Duration::from_millis(20));
+        (0..2).for_each(|_| status.add_problem("a group has gone".into()));
+        assert_eq!((status.problems.len(), status.health), (1, Health::Degraded));
+    }
+
+    #[test]
     fn a_stretch_of_earlier_records_is_read() {
         let cpus = json!([{"cpu": 0, "asked_share": 0.5, "delivered": null}]);
         let stretch = json!({"from_ns": 1, "until_ns": 2, "delivered": null, "cpus": cpus});
