@@ -1,77 +1,57 @@
 //! The tables for programs, unrounded.
 
-use super::results::{Rate, Results};
-use crate::row;
-use crate::stats::{Coefficient, Verdict};
-use crate::table::{Table, Value};
+use super::results::Results;
+use crate::data;
+use crate::stats::{LinearFit, Verdict};
+use crate::table::Table;
+use crate::verify::Finding;
 use crate::workload::workload;
 
 /// Rates are work per second in the unit of the line.
-const CELLS: &str = "method,workload,unit,cpus,asked_share,emulated_hz,period_ns,pairs,retaken,tainted,ideal,ratio±,\
-relative±,verdict,pairs_needed,native_mean±,native_median,native_mad,native_per_cycle,emulated_mean±,emulated_median,\
-emulated_mad,emulated_per_cycle,longest_stall_ns,periods,missed,own_cpu,relative_mean,outliers,outliers_beyond,doubt";
+pub(super) fn cells(results: &Results) -> Table {
+    let pairs_needed = |finding: &Finding| match finding.verdict {
+        Verdict::NotEnoughData { pairs_needed } => pairs_needed,
+        Verdict::Pass | Verdict::Fail => None,
+    };
+    data! {
+        for cell in &results.cells;
+        method = cell.contender, workload = &cell.workload,
+        unit = workload(&cell.workload).map_or("work", |workload| workload.unit()), cpus = cell.cores,
+        asked_share = cell.share, emulated_hz = cell.emulated.0, period_ns = cell.period,
+        pairs = cell.finding.pairs, retaken = cell.finding.repeated, tainted = cell.finding.tainted,
+        ideal = cell.finding.ideal, interval ratio = cell.finding.ratio, interval relative = cell.finding.relative,
+        verdict = cell.finding.verdict, pairs_needed = pairs_needed(&cell.finding),
+        interval native_mean = cell.native_rate.mean, native_median = cell.native_rate.median.estimate,
+        native_mad = cell.native_rate.mad, native_per_cycle = cell.native_rate.per_cycle,
+        interval emulated_mean = cell.emulated_rate.mean, emulated_median = cell.emulated_rate.median.estimate,
+        emulated_mad = cell.emulated_rate.mad, emulated_per_cycle = cell.emulated_rate.per_cycle,
+        longest_stall_ns = cell.finding.longest_stall_ns, periods = cell.finding.periods, missed = cell.finding.missed,
+        own_cpu = cell.finding.own_cpu, relative_mean = cell.finding.mean, outliers = cell.finding.outliers.pairs,
+        outliers_beyond = cell.finding.outliers.beyond, doubt = cell.finding.doubt.map(|doubt| doubt.to_string()),
+    }
+}
 
 /// Both axes are in GHz.
-const LINES: &str = "method,workload,cpus,points,slope±,slope_se,slope_t,slope_p,intercept±,intercept_se,intercept_t,\
-intercept_p,r_squared,residual_sd,f,f_p";
-
-pub(super) fn cells(results: &Results) -> Table {
-    let mut table = Table::data(CELLS);
-    for cell in &results.cells {
-        let finding = &cell.finding;
-        let needed = match finding.verdict {
-            Verdict::NotEnoughData { pairs_needed } => pairs_needed,
-            Verdict::Pass | Verdict::Fail => None,
-        };
-        let mut row = row![
-            cell.contender,
-            &cell.workload,
-            workload(&cell.workload).map_or("work", |workload| workload.unit()),
-            cell.cores,
-            cell.share,
-            cell.emulated.0,
-            cell.period,
-            finding.pairs,
-            finding.repeated,
-            finding.tainted,
-            finding.ideal,
-            finding.ratio,
-            finding.relative,
-            finding.verdict,
-            needed,
-        ];
-        row.extend(rate(&cell.native_rate));
-        row.extend(rate(&cell.emulated_rate));
-        row.extend(row![
-            finding.longest_stall_ns,
-            finding.periods,
-            finding.missed,
-            finding.own_cpu,
-            finding.mean,
-            finding.outliers.pairs,
-            finding.outliers.beyond,
-            finding.doubt.map(|doubt| doubt.to_string()),
-        ]);
-        table.row(row);
-    }
-    table
-}
-
 pub(super) fn lines(results: &Results) -> Table {
-    let mut table = Table::data(LINES);
-    for one in &results.fidelity {
-        let Some(line) = one.line else { continue };
-        let mut row = row![one.contender, &one.workload, one.cores, line.points];
-        for Coefficient { interval, standard_error, t, p } in [line.slope, line.intercept] {
-            row.extend(row![interval, standard_error, t, p]);
-        }
-        let test = line.f_test;
-        row.extend(row![line.r_squared, line.residual_sd, test.map(|f| f.value), test.map(|f| f.p)]);
-        table.row(row);
+    let of = |line: Option<LinearFit>| line.map(|line| (line, line.slope, line.intercept));
+    let lines = results.fidelity.iter().filter_map(|one| Some((one, of(one.line)?)));
+    crate::table! {
+        for (one, (line, slope, intercept)) in lines;
+        number "method" = one.contender,
+        number "workload" = &one.workload,
+        number "cpus" = one.cores,
+        number "points" = line.points,
+        number "slope".with_interval() = slope.interval,
+        number "slope_se" = slope.standard_error,
+        number "slope_t" = slope.t,
+        number "slope_p" = slope.p,
+        number "intercept".with_interval() = intercept.interval,
+        number "intercept_se" = intercept.standard_error,
+        number "intercept_t" = intercept.t,
+        number "intercept_p" = intercept.p,
+        number "r_squared" = line.r_squared,
+        number "residual_sd" = line.residual_sd,
+        number "f" = line.f_test.map(|test| test.value),
+        number "f_p" = line.f_test.map(|test| test.p),
     }
-    table
-}
-
-fn rate(rate: &Rate) -> Vec<Value> {
-    row![rate.mean, rate.median.estimate, rate.mad, rate.per_cycle]
 }

@@ -5,7 +5,7 @@ use super::results::{Furthest, Judged, Results, ground_name};
 use crate::numbers::{percent, range, signed};
 use crate::stats::{Interval, Spread, Verdict};
 use crate::table::{Column, Judgement, Table, Value};
-use crate::{columns, row};
+use crate::{columns, row, table};
 
 impl Results {
     /// How far each method is from the ideal, on each kind of work.
@@ -22,51 +22,48 @@ impl Results {
 
     /// Each method over all.
     pub fn totals_table(&self) -> Table {
-        let mut table = Table::new(columns![
-            text "method", fixed(0) "score", text "worst work", time "longest stall", percent "own CPU",
-        ]);
-        for total in self.totals.iter().filter(|total| self.methods().contains(&total.contender)) {
-            table.row(row![
-                total.contender,
-                total.score,
-                &total.worst,
-                total.longest_stall_ns,
-                total.own_cpu
-            ]);
+        table! {
+            for total in self.totals.iter().filter(|total| self.methods().contains(&total.contender));
+            text "method" = total.contender,
+            fixed(0) "score" = total.score,
+            text "worst work" = &total.worst,
+            time "longest stall" = total.longest_stall_ns,
+            percent "own CPU" = total.own_cpu,
         }
-        table
     }
 
     /// Each method beside each other tool.
     pub fn beside_table(&self) -> Table {
-        let mut table = Table::new(columns![
-            text "work", percent "asked", text "method", text "beside", text "standing",
-            change "further off".with_interval(),
-        ]);
-        for one in &self.beside {
-            let name = ground_name(&one.workload, one.cores);
-            table.row(row![name, one.share, one.method, one.tool, one.standing.to_string(), one.lead]);
+        table! {
+            for one in &self.beside;
+            text "work" = ground_name(&one.workload, one.cores),
+            percent "asked" = one.share,
+            text "method" = one.method,
+            text "beside" = one.tool,
+            text "standing" = one.standing.to_string(),
+            change "further off".with_interval() = one.lead,
         }
-        table
     }
 
     /// What was published beside what was found. Why something could not be measured is told elsewhere.
     pub fn published_table(&self) -> Table {
-        let mut table = Table::new(columns![
-            number "slide", text "work", text "method", text "published", text "here", verdict "reproduced",
-        ]);
-        for one in &self.published {
-            let verdict = match one.reproduced {
+        let judged = |reproduced: Reproduced| {
+            let verdict = match reproduced {
                 Reproduced::Yes => Verdict::Pass,
                 Reproduced::No => Verdict::Fail,
                 _ => Verdict::NotEnoughData { pairs_needed: None },
             };
-            let word = Some(one.reproduced.as_str());
-            let found = (one.reproduced != Reproduced::NotMeasured).then_some(&one.found);
-            let judged = Judgement { word, ..verdict.into() };
-            table.row(row![one.slide, &one.ground, one.contender, one.says.as_str(), found, judged]);
+            Judgement { word: Some(reproduced.as_str()), ..verdict.into() }
+        };
+        table! {
+            for one in &self.published;
+            number "slide" = one.slide,
+            text "work" = &one.ground,
+            text "method" = one.contender,
+            text "published" = one.says.as_str(),
+            text "here" = (one.reproduced != Reproduced::NotMeasured).then_some(&one.found),
+            verdict "reproduced" = judged(one.reproduced),
         }
-        table
     }
 }
 
@@ -130,66 +127,53 @@ pub(super) fn noise(results: &Results) -> Table {
 }
 
 pub(super) fn cells(results: &Results) -> Table {
-    let mut table = Table::new(columns![
-        text "work", text "method", percent "asked", percent "ideal", percent "perceived", change "error",
-        number "95% interval", verdict "verdict", number "pairs", number "disturbed", number "far off",
-        time "stall", number "missed periods",
-    ]);
-    for ground in &results.grounds {
-        for cell in results.cells_of(ground) {
-            let finding = &cell.finding;
+    let of = |ground| results.cells_of(ground).into_iter().map(move |cell| (ground, cell, &cell.finding));
+    table! {
+        for (ground, cell, finding) in results.grounds.iter().flat_map(of);
+        text "work" = ground.name(),
+        text "method" = cell.contender,
+        percent "asked" = cell.share,
+        percent "ideal" = finding.ideal,
+        percent "perceived" = finding.ratio.estimate,
+        change "error" = finding.error(),
+        number "95% interval" = ends(&finding.relative),
+        verdict "verdict" = {
             let remarks = finding.doubt.iter().map(ToString::to_string).collect();
-            table.row(row![
-                ground.name(),
-                cell.contender,
-                cell.share,
-                finding.ideal,
-                finding.ratio.estimate,
-                finding.error(),
-                ends(&finding.relative),
-                Judgement { remarks, ..finding.verdict.into() },
-                finding.pairs,
-                finding.tainted,
-                format!("{} beyond {}", finding.outliers.pairs, percent(finding.outliers.beyond)),
-                finding.longest_stall_ns,
-                (finding.periods > 0).then(|| format!("{} of {}", finding.missed, finding.periods)),
-            ]);
-        }
+            Judgement { remarks, ..finding.verdict.into() }
+        },
+        number "pairs" = finding.pairs,
+        number "disturbed" = finding.tainted,
+        number "far off" = format!("{} beyond {}", finding.outliers.pairs, percent(finding.outliers.beyond)),
+        time "stall" = finding.longest_stall_ns,
+        number "missed periods" =
+            (finding.periods > 0).then(|| format!("{} of {}", finding.missed, finding.periods)),
     }
-    table
 }
 
 pub(super) fn lines(results: &Results) -> Table {
-    let mut table = Table::new(columns![
-        text "work", text "method", fixed(3) "slope".with_interval(), fixed(3) "SE",
-        fixed(3) "intercept, GHz".with_interval(), fixed(3) "SE", fixed(4) "R²", number "p of the slope",
-        fixed(2) "elasticity",
-    ]);
-    for one in &results.fidelity {
-        let Some(line) = one.line else { continue };
-        table.row(row![
-            ground_name(&one.workload, one.cores),
-            one.contender,
-            line.slope.interval,
-            line.slope.standard_error,
-            line.intercept.interval,
-            line.intercept.standard_error,
-            line.r_squared,
-            line.slope.p.map(|p| format!("{p:.1e}")),
+    table! {
+        for (one, line) in results.fidelity.iter().filter_map(|one| Some((one, one.line?)));
+        text "work" = ground_name(&one.workload, one.cores),
+        text "method" = one.contender,
+        fixed(3) "slope".with_interval() = line.slope.interval,
+        fixed(3) "SE" = line.slope.standard_error,
+        fixed(3) "intercept, GHz".with_interval() = line.intercept.interval,
+        fixed(3) "SE" = line.intercept.standard_error,
+        fixed(4) "R²" = line.r_squared,
+        number "p of the slope" = line.slope.p.map(|p| format!("{p:.1e}")),
+        fixed(2) "elasticity" =
             one.fidelity.and_then(|fidelity| fidelity.elasticity).map(|elasticity| elasticity.estimate),
-        ]);
     }
-    table
 }
 
 pub(super) fn unavailable(results: &Results) -> Table {
-    let mut table = Table::new(columns![text "method", text "asked for", text "why not", text "what helps"]);
-    for refusal in &results.unavailable {
-        let wanted = if refusal.wanted.is_empty() { "anything" } else { &refusal.wanted };
-        let hint = refusal.hint.as_deref().unwrap_or_default();
-        table.row(row![refusal.contender, wanted, &refusal.why, hint]);
+    table! {
+        for refusal in &results.unavailable;
+        text "method" = refusal.contender,
+        text "asked for" = if refusal.wanted.is_empty() { "anything" } else { &refusal.wanted },
+        text "why not" = &refusal.why,
+        text "what helps" = refusal.hint.as_deref().unwrap_or_default(),
     }
-    table
 }
 
 #[cfg(test)]

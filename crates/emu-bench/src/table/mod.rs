@@ -30,4 +30,4 @@ pub use column::Column;
 pub use markdown::escaped;
 pub use rows::Table;
 pub use value::{Judgement, Value};
-pub use wrap::{WIDTH, marked, notes, set_width, width, wrap};
+pub use wrap::{WIDTH, facts, marked, notes, paragraph, set_width, width, wrap};

@@ -17,6 +17,57 @@ macro_rules! columns {
     };
 }
 
+/// A table with a row for each thing: of each column its kind, its name and the value.
+///
+/// ```
+/// let machines = [("here", 0.5), ("there", 0.25)];
+/// let table = emu_bench::table! { for (name, share) in machines; text "MACHINE" = name, percent "SHARE" = share };
+/// assert_eq!(table.csv(), "MACHINE,SHARE\r\nhere,0.5\r\nthere,0.25\r\n");
+/// ```
+#[macro_export]
+macro_rules! table {
+    (for $item:pat in $items:expr; $($kind:ident $(($argument:expr))? $name:literal $(.$modifier:ident())? = $value:expr),* $(,)?) => {{
+        let mut table = $crate::table::Table::new($crate::columns![$($kind $(($argument))? $name $(.$modifier())?),*]);
+        for $item in $items {
+            table.row($crate::row![$($value),*]);
+        }
+        table
+    }};
+}
+
+/// A table for programs with a row for each thing, which shows its fields of these names where nothing else is given.
+/// `interval` before a name: of that column the ends have columns, too.
+///
+/// ```
+/// struct Gap { cpu: u32, lost: (f64, f64, f64) }
+/// let gaps = [Gap { cpu: 2, lost: (0.5, 0.4, 0.6) }];
+/// let table = emu_bench::data! { for gap in gaps; cpu, interval lost, kept = 1.0 - gap.lost.0 };
+/// assert_eq!(table.csv(), "cpu,lost,lost_low,lost_high,kept\r\n2,0.5,0.4,0.6,0.5\r\n");
+/// ```
+#[macro_export]
+macro_rules! data {
+    (for $item:ident in $items:expr; $($name:ident $($of:ident)? $(= $value:expr)?),* $(,)?) => {{
+        let mut table = $crate::table::Table::data(&[$($crate::data!(@name $name $($of)?)),*].join(","));
+        for $item in $items {
+            table.row([$($crate::data!(@value $item $name $($of)? $(= $value)?)),*]);
+        }
+        table
+    }};
+    (@name interval $name:ident) => { concat!(stringify!($name), "±") };
+    (@name $name:ident) => { stringify!($name) };
+    (@value $item:ident $($name:ident)+ = $value:expr) => { $crate::table::Value::from($value) };
+    (@value $item:ident interval $name:ident) => { $crate::table::Value::from($item.$name) };
+    (@value $item:ident $name:ident) => { $crate::table::Value::from($item.$name) };
+}
+
+/// Adds a row to a table by the names of its columns; all others are missing.
+#[macro_export]
+macro_rules! fields {
+    ($table:expr; $($name:ident = $value:expr),* $(,)?) => {
+        $table.fields([$((stringify!($name), $crate::table::Value::from($value))),*])
+    };
+}
+
 /// Rows of values under their columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {

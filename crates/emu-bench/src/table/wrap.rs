@@ -53,9 +53,20 @@ pub fn marked(mark: &str, paragraph: &str) -> String {
     lines.collect::<Vec<_>>().concat()
 }
 
+/// A paragraph of lines of at most [`width`] characters.
+pub fn paragraph(words: impl AsRef<str>) -> String {
+    wrap(words.as_ref(), 0) + "\n"
+}
+
+/// A line for each fact, with what it is of before it, which no line after the first one has: all begin at column `indent`.
+pub fn facts<'a>(indent: usize, facts: impl IntoIterator<Item = (&'a str, impl AsRef<str>)>) -> String {
+    let line = |of: &str, fact: &str| format!("{of:<indent$}{}\n", wrap(fact, indent).trim_start());
+    facts.into_iter().map(|(of, fact)| line(of, fact.as_ref())).collect()
+}
+
 /// What is to be known of figures: a paragraph for each note; nothing without any.
 pub fn notes(notes: &[String]) -> String {
-    notes.iter().map(|note| wrap(note, 0) + "\n").collect()
+    notes.iter().map(paragraph).collect()
 }
 
 #[cfg(test)]

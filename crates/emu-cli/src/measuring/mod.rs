@@ -4,12 +4,12 @@ mod args;
 
 pub(crate) use args::{MeasureArgs, SeriesArgs};
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use emu_bench::record::{About, Machine, Measurement, Record};
 use emu_core::{Error, ErrorKind, Host, Result, input_file};
-use emu_machine::Event;
+use emu_machine::{Event, Watch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -30,9 +30,22 @@ pub(crate) struct Task<'a, P> {
     pub(crate) plan: &'a P,
 }
 
+/// Has `measure` measure what is planned, shows what came of it, and returns that.
+pub(crate) fn measured<R: Serialize>(
+    host: &Host,
+    args: &MeasureArgs,
+    task: &Task<'_, impl Serialize>,
+    measure: impl FnOnce(Watch<'_>) -> Result<R>,
+    show: impl FnOnce(&R) -> Shown,
+) -> Result<R, Failure> {
+    let mut measuring = Measuring::begin(host, args, task)?;
+    let measured = measure(&mut |event| measuring.watch(event));
+    measuring.finish(measured, show)
+}
+
 /// [`begin`](Self::begin) comes first, before any thread is made. The measurement then calls [`watch`](Self::watch)
 /// between samples, and [`finish`](Self::finish) shows the result, whatever came of it.
-pub(crate) struct Measuring {
+struct Measuring {
     name: String,
     about: About,
     ending: Ending<Signals>,
@@ -43,7 +56,7 @@ pub(crate) struct Measuring {
 
 impl Measuring {
     /// Blocks signals, and makes the record where one is wanted: a folder that cannot be made is told before measuring.
-    pub(crate) fn begin(host: &Host, args: &MeasureArgs, task: &Task<'_, impl Serialize>) -> Result<Self> {
+    fn begin(host: &Host, args: &MeasureArgs, task: &Task<'_, impl Serialize>) -> Result<Self> {
         let ending = Ending::new(Signals::block()?);
         let Task { name, options, seed, plan } = task;
         let quick = if args.quick { " --quick" } else { "" };
@@ -53,47 +66,41 @@ impl Measuring {
         })?;
         let measurement = Some(Measurement { name: (*name).to_owned(), plan });
         let about = About { measurement, ..About::new(Machine::of(host), command, *seed) };
-        let record = match &args.out {
-            Some(out) => {
-                let hint = "a record is never written over; name a new folder";
-                Record::check(out).map_err(|error| error.hint(hint))?;
-                Some(Record::at(out, &about)?)
-            }
-            None => None,
+        let made = |out: &PathBuf| {
+            let hint = "a record is never written over; name a new folder";
+            Record::check(out).map_err(|error| error.hint(hint))?;
+            Record::at(out, &about)
         };
+        let record = args.out.as_ref().map(made).transpose()?;
         let progress = Progress::new(Duration::ZERO);
         Ok(Self { name: (*name).to_owned(), about, ending, progress, record, json: args.json })
     }
 
-    pub(crate) fn watch(&mut self, event: Event<'_>) -> Result<()> {
+    /// Tells what comes next and how much time is left in all, where that is known, or keeps a sample.
+    fn watch(&mut self, event: Event<'_>) -> Result<()> {
         match event {
-            Event::Next { what, left } => self.step(what, left),
-            Event::Sample { row, sample } => self.sample(row, &sample),
+            Event::Next { what, left } => {
+                self.ending.go_on()?;
+                if left.is_zero() {
+                    self.progress.show_alone(what);
+                } else {
+                    self.progress.expect(left);
+                    self.progress.show(what);
+                }
+                Ok(())
+            }
+            Event::Sample { row, sample } => {
+                self.record.as_mut().map_or(Ok(()), |record| record.sample(row, &sample))
+            }
         }
-    }
-
-    /// Tells what comes next and how much time is left in all, where that is known. To be called between samples only.
-    pub(crate) fn step(&mut self, what: &str, left: Duration) -> Result<()> {
-        self.ending.go_on()?;
-        if left.is_zero() {
-            self.progress.show_alone(what);
-        } else {
-            self.progress.expect(left);
-            self.progress.show(what);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn sample(&mut self, row: &str, sample: &impl Serialize) -> Result<()> {
-        self.record.as_mut().map_or(Ok(()), |record| record.sample(row, sample))
     }
 
     /// Shows what was measured, adds it to the record, and returns it. Where a file cannot be written, or a signal came when
     /// all was measured, the result is shown first.
-    pub(crate) fn finish<R: Serialize>(
+    fn finish<R: Serialize>(
         mut self,
         measured: Result<R>,
-        show: impl FnOnce(&R) -> Result<Shown>,
+        show: impl FnOnce(&R) -> Shown,
     ) -> Result<R, Failure> {
         self.progress.clear();
         let result = match measured {
@@ -104,7 +111,7 @@ impl Measuring {
                 return Err(ended.err().unwrap_or_else(|| error.into()));
             }
         };
-        let shown = show(&result)?;
+        let shown = show(&result);
         let document = Document { schema: output::SCHEMA, about: self.about, result };
         let json = output::json(&document)?;
         let write = |record| write(record, &self.name, &json, &shown);
@@ -199,10 +206,10 @@ mod tests {
             let task = Task { name: "test", options: String::new(), seed: 1, plan: &() };
             let host = Host::detect(&Roots::system()).unwrap();
             let mut measuring = Measuring::begin(&host, &args, &task).unwrap();
-            measuring.sample("row", &7).unwrap();
+            measuring.watch(Event::Sample { row: "row", sample: 7.into() }).unwrap();
             raise(Signal::SIGTERM).unwrap();
             let text = String::new;
-            measuring.finish(measured, |_| Ok(Shown { text: text(), csv: text(), figures: vec![] }))
+            measuring.finish(measured, |_| Shown { text: text(), csv: text(), figures: vec![] })
         };
         // On a thread of its own, whose signals may be blocked.
         thread::spawn(measure).join().unwrap()

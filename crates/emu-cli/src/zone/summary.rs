@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::table::width;
-use emu_core::{CpuList, CpuStatus, Delivered, Health, Hertz, SpeedSpec, Status, Stretch, Target};
+use emu_bench::verify::Delivered;
+use emu_core::{CpuList, CpuStatus, Health, Hertz, SpeedSpec, Status, Stretch, Target};
 
 use crate::output::PREFIX;
 use crate::values::at_end_name;
@@ -65,19 +66,17 @@ pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<S
         let (wall, period) = (span(wall), span(status.period));
         return vec![format!("ended after {wall}, before a period of {period} was counted")];
     }
-    let mut lines: Vec<String> = alike(&status.cpus)
-        .iter()
-        .map(|cpus| {
-            let list: CpuList = cpus.iter().map(|cpu| cpu.cpu).collect();
-            let asked = cpus.first().map_or(String::new(), |cpu| target(&cpu.asked));
-            let set = cpus.iter().map(|cpu| cpu.set).sum::<f64>() / cpus.len() as f64;
-            let begin = format!("{list:#}: asked {asked}, set {}", percent(set));
-            match delivered(cpus, status) {
-                Some(delivered) => format!("{begin}, delivered {delivered} over {}", span(since)),
-                None => format!("{begin} over {}", span(since)),
-            }
-        })
-        .collect();
+    let asked = |asked: &Target| match asked.clock {
+        Some(clock) => format!("{clock} ({})", percent(asked.share)),
+        None => percent(asked.share),
+    };
+    let mut lines: Vec<String> = Vec::new();
+    for cpus in alike(&status.cpus) {
+        let delivered = delivered(&cpus, status).map_or_else(String::new, |it| format!(", delivered {it}"));
+        let (list, first, set) = told(&cpus);
+        let first = first.map_or(String::new(), asked);
+        lines.push(format!("{list:#}: asked {first}, set {}{delivered} over {}", percent(set), span(since)));
+    }
     lines.extend(alike(&status.cpus).iter().filter_map(|cpus| clocks(cpus)));
     if status.delivered.is_none() {
         let why = match status.used {
@@ -95,11 +94,10 @@ pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<S
     };
     let share = status.own_cpu.as_secs_f64() / wall.as_secs_f64().max(1e-9);
     let own = format!("own CPU {} ({})", span(status.own_cpu), percent(share));
-    let line = format!("{cycle}, {own}");
-    if PREFIX.len() + line.chars().count() > width() {
+    if PREFIX.len() + format!("{cycle}, {own}").chars().count() > width() {
         lines.extend([cycle, own]);
     } else {
-        lines.push(line);
+        lines.push(format!("{cycle}, {own}"));
     }
     lines.extend(status.background.map(|share| {
         format!("tasks outside the zone were left the {} of its CPUs that they used", percent(share))
@@ -108,23 +106,17 @@ pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<S
 }
 
 pub(crate) fn verified(verification: &Verification) -> Vec<String> {
-    verification
-        .cpus
-        .iter()
-        .map(|seen| {
-            let delivered = if seen.error.is_nan() {
-                "unknown".to_owned()
-            } else {
-                format!("{} ({})", percent(seen.delivered), signed(seen.error))
-            };
-            format!(
-                "measured: CPU {} asked {}, delivered {delivered}, native {}",
-                seen.cpu,
-                percent(seen.asked),
-                seen.native_clock.map_or_else(|| "unknown".to_owned(), |clock| clock.to_string())
-            )
-        })
-        .collect()
+    let line = |seen: &Delivered| {
+        let delivered = if seen.error.is_nan() {
+            "unknown".to_owned()
+        } else {
+            format!("{} ({})", percent(seen.delivered), signed(seen.error))
+        };
+        let native = seen.native_clock.map_or_else(|| "unknown".to_owned(), |clock| clock.to_string());
+        let (cpu, asked) = (seen.cpu, percent(seen.asked));
+        format!("measured: CPU {cpu} asked {asked}, delivered {delivered}, native {native}")
+    };
+    verification.cpus.iter().map(line).collect()
 }
 
 /// CPUs that were asked and set the same: many CPUs make few lines.
@@ -149,7 +141,8 @@ fn delivered(cpus: &[&CpuStatus], status: &Status) -> Option<String> {
         Some(zone) if cpus.len() == status.cpus.len() => [zone.share, zone.low, zone.high],
         _ if seen.is_empty() => return None,
         _ => {
-            let mean = |of: fn(&Delivered) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
+            let mean =
+                |of: fn(&emu_core::Delivered) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
             [mean(|one| one.share), mean(|one| one.low), mean(|one| one.high)]
         }
     };
@@ -176,32 +169,24 @@ fn clocks(cpus: &[&CpuStatus]) -> Option<String> {
 pub(crate) fn columns(status: &Status) -> Vec<[String; 4]> {
     let asked =
         |target: &Target| target.clock.map_or_else(|| percent(target.share), |clock| clock.to_string());
-    alike(&status.cpus)
-        .iter()
-        .map(|cpus| {
-            let list: CpuList = cpus.iter().map(|cpu| cpu.cpu).collect();
-            let set = cpus.iter().map(|cpu| cpu.set).sum::<f64>() / cpus.len() as f64;
-            [
-                list.to_string(),
-                cpus.first().map_or(String::new(), |cpu| asked(&cpu.asked)),
-                percent(set),
-                delivered(cpus, status).unwrap_or_else(|| "-".into()),
-            ]
-        })
-        .collect()
+    let row = |cpus: &Vec<&CpuStatus>| {
+        let (list, first, set) = told(cpus);
+        let delivered = delivered(cpus, status).unwrap_or_else(|| "-".into());
+        [list.to_string(), first.map_or(String::new(), asked), percent(set), delivered]
+    };
+    alike(&status.cpus).iter().map(row).collect()
+}
+
+/// Which CPUs these are, what the first is asked, and what is set for them in the mean.
+fn told<'a>(cpus: &[&'a CpuStatus]) -> (CpuList, Option<&'a Target>, f64) {
+    let set = cpus.iter().map(|cpu| cpu.set).sum::<f64>() / cpus.len() as f64;
+    (cpus.iter().map(|cpu| cpu.cpu).collect(), cpus.first().map(|cpu| &cpu.asked), set)
 }
 
 /// The problems of an emulation that does not hold, each after what it is called.
 pub(crate) fn remarks(name: &str, status: &Status) -> Vec<String> {
     let problems = status.problems.iter().filter(|_| status.health != Health::Holding);
     problems.map(|problem| format!("{name}: {problem}")).collect()
-}
-
-fn target(asked: &Target) -> String {
-    match asked.clock {
-        Some(clock) => format!("{clock} ({})", percent(asked.share)),
-        None => percent(asked.share),
-    }
 }
 
 #[cfg(test)]

@@ -62,6 +62,16 @@ pub struct Cell {
     pub outcome: Outcome,
 }
 
+impl Cell {
+    /// What was measured; `None` where it cannot be had here.
+    pub fn measured(&self) -> Option<&Measured> {
+        match &self.outcome {
+            Outcome::Measured(measured) => Some(measured),
+            Outcome::NotAvailable(_) => None,
+        }
+    }
+}
+
 /// What was measured, or why not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

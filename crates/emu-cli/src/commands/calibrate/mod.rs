@@ -11,13 +11,13 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use emu_core::{Error, ErrorKind, Host, Result, input_file};
-use emu_machine::Event;
 use emu_machine::calibrate::{self, CalibrationPlan, Explained, Measured, Other, Setting, Wanted};
 use emu_machine::doctor::{Machine, examine};
+use emu_machine::{Event, Watch};
 
 use crate::commands::doctor::turnable;
 use crate::exit::{Exit, Failure};
-use crate::measuring::{Document, Measuring, Task};
+use crate::measuring::{Document, Task, measured};
 use crate::options::{flag, option};
 use crate::{host, output};
 
@@ -48,26 +48,24 @@ fn measure(args: &CalibrateArgs) -> Result<Exit, Failure> {
         + &option("reps", args.reps)
         + &option("size", &args.sizes)
         + &flag("explain", args.explain);
-    let mut measuring =
-        Measuring::begin(&host, &args.measure, &Task { name: NAME, options, seed, plan: &plan })?;
-    let measured = calibrate::measure(&host, &plan, &mut |event| measuring.watch(event));
-    let measured = measured.and_then(|found| {
+    let task = Task { name: NAME, options, seed, plan: &plan };
+    let run = |watch: Watch<'_>| {
+        let found = calibrate::measure(&host, &plan, watch)?;
         if !args.explain {
             return Ok(found);
         }
         let mut again = |name: &str| {
             calibrate::measure(&host, &plan, &mut |event| match event {
                 Event::Sample { row, sample } => {
-                    measuring.watch(Event::Sample { row: &format!("{row} {name}"), sample })
+                    watch(Event::Sample { row: &format!("{row} {name}"), sample })
                 }
-                next @ Event::Next { .. } => measuring.watch(next),
+                next @ Event::Next { .. } => watch(next),
             })
         };
         let explained = explain(&host, &found, &mut again)?;
         Ok(Measured { explained: Some(explained), ..found })
-    });
-    let show = |measured: &Measured| Ok(show::shown(measured, preset.is_some()));
-    let measured = measuring.finish(measured, show)?;
+    };
+    let measured = measured(&host, &args.measure, &task, run, |it| show::shown(it, preset.is_some()))?;
     Ok(if measured.passed() { Exit::Success } else { Exit::NotVerified })
 }
 

@@ -7,13 +7,10 @@ mod map;
 pub(crate) use comparison::{Comparison, chart as chart_of_comparison, text as text_of_comparison};
 pub(crate) use map::text as text_of_map;
 
-use std::fmt::Write as _;
-
-use emu_bench::columns;
 use emu_bench::numbers::{percent, signed};
-use emu_bench::row;
-use emu_bench::stats::{Interval, Level, LinearFit};
-use emu_bench::table::{Table, wrap};
+use emu_bench::stats::{Interval, Level};
+use emu_bench::table::{Table, paragraph};
+use emu_bench::{columns, data, row, table};
 use emu_core::Result;
 use emu_machine::calibrate::published::{PUBLISHED, SIZES};
 use emu_machine::calibrate::{Analysis, Measured, Model, OrderEffect, Sample};
@@ -26,9 +23,6 @@ const DISTURBED: usize = 5;
 
 /// Notes that are shown; one that tells of a quota may come for each of them.
 const NOTES: usize = 3;
-
-const COLUMNS: &str = "order,quota,threads,solutions,seconds,gflops,cpus_used,residual,passed,pass,begin_seconds,\
-clock_hz,stolen,foreign,disturbed";
 
 pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
     Shown {
@@ -43,30 +37,20 @@ fn text(measured: &Measured, with_published: bool) -> String {
                 the largest, of the largest rate. GIVEN: the least share of a quota's CPU time that was delivered. CPU-S: \
                 what a CPU second is worth at low quotas relative to high ones. equal clock: each rate times the median core \
                 clock by its own. weighted: through the means of quotas, each by its scatter; the others are of all samples.";
-    let mut text = format!("{}\n{}\n{}\n\n", model(measured).text(), hidden(measured).text(), wrap(note, 0));
-    for line in around(measured).into_iter().chain(disturbed(measured)) {
-        let _ = writeln!(text, "{}", wrap(&line, 0));
-    }
+    let mut text = format!("{}\n{}\n{}\n", model(measured).text(), hidden(measured).text(), paragraph(note));
+    text.extend(around(measured).into_iter().chain(disturbed(measured)).map(paragraph));
     for one in &measured.analyses {
-        let line = format!("Threads {}: {}", one.threads.name(), per_cpu(one));
-        let _ = writeln!(text, "{}", wrap(&line, 0));
-        for effect in &one.orders {
-            let line = format!("Threads {}: {}", one.threads.name(), order_effect(effect));
-            let _ = writeln!(text, "{}", wrap(&line, 0));
-        }
+        let lines = std::iter::once(per_cpu(one)).chain(one.orders.iter().map(order_effect));
+        text.extend(lines.map(|line| paragraph(format!("Threads {}: {line}", one.threads.name()))));
     }
     if with_published {
-        let _ = write!(text, "\n{}", published(measured));
+        text.extend(["\n", &published(measured)]);
     }
-    let _ = writeln!(text, "\n{}", wrap(&measured.verdict, 0));
-    if let Some(explained) = &measured.explained {
-        let _ = writeln!(text, "{}", wrap(&explained.words, 0));
-    }
-    for note in measured.notes.iter().take(NOTES) {
-        let _ = writeln!(text, "{}", wrap(&format!("Note: {note}."), 0));
-    }
+    text.extend(["\n", &paragraph(&measured.verdict)]);
+    text.extend(measured.explained.iter().map(|explained| paragraph(&explained.words)));
+    text.extend(measured.notes.iter().take(NOTES).map(|note| paragraph(format!("Note: {note}."))));
     if let Some(more @ 1..) = measured.notes.len().checked_sub(NOTES) {
-        let _ = writeln!(text, "Further notes in the JSON: {more}.");
+        text.extend([format!("Further notes in the JSON: {more}.\n")]);
     }
     text
 }
@@ -154,25 +138,20 @@ fn order_effect(effect: &OrderEffect) -> String {
 }
 
 fn model(measured: &Measured) -> Table {
-    let mut table = Table::new(columns![
-        text "THREADS", number "POINTS", number "R²", number "P-VALUE", number "INTERCEPT", number "SLOPE",
-        number "MAX GFLOPS",
-    ]);
-    for (name, _, model) in models(measured) {
-        let weighted = model.weighted.as_ref().map(|fit| ("weighted", fit));
-        for (name, fit) in [(name, &model.fit)].into_iter().chain(weighted) {
-            table.row([
-                name.to_owned(),
-                fit.points.to_string(),
-                r_squared(fit),
-                fit.slope.p.map_or_else(|| "-".into(), p_value),
-                format!("{:.3}", fit.intercept.interval.estimate),
-                format!("{:.3}", fit.slope.interval.estimate),
-                format!("{:.3}", model.max_gflops),
-            ]);
-        }
+    let fits = models(measured).flat_map(|(name, _, model)| {
+        let weighted = model.weighted.as_ref().map(|fit| ("weighted", fit, model));
+        [(name, &model.fit, model)].into_iter().chain(weighted)
+    });
+    table! {
+        for (name, fit, model) in fits;
+        text "THREADS" = name,
+        number "POINTS" = fit.points,
+        fixed(4) "R²" = fit.r_squared,
+        number "P-VALUE" = fit.slope.p.map(p_value),
+        fixed(3) "INTERCEPT" = fit.intercept.interval.estimate,
+        fixed(3) "SLOPE" = fit.slope.interval.estimate,
+        fixed(3) "MAX GFLOPS" = model.max_gflops,
     }
-    table
 }
 
 fn models(measured: &Measured) -> impl Iterator<Item = (&'static str, &Analysis, &Model)> {
@@ -184,32 +163,22 @@ fn models(measured: &Measured) -> impl Iterator<Item = (&'static str, &Analysis,
 
 /// What R² hides.
 fn hidden(measured: &Measured) -> Table {
-    let mut table = Table::new(columns![
-        text "THREADS", number "DEAD", number "OFF", number "WORST", number "RESIDUAL", number "GIVEN",
-        number "CPU-S", text "LINE",
-    ]);
-    for (name, one, model) in models(measured) {
-        table.row([
-            name.to_owned(),
-            format!("{:.3}", model.dead_quota),
-            percent(model.proportional_mean),
-            format!("{} at {:.1}", signed(model.proportional_worst), model.worst_quota),
-            percent(model.residuals.largest_share),
-            percent(one.delivered),
-            percent(model.clock_ratio),
-            match measured.is_off_line(model) {
-                Some(false) => "passes",
-                Some(true) => "FAILS",
-                None => "undecided",
-            }
-            .to_owned(),
-        ]);
+    let line = |model| match measured.is_off_line(model) {
+        Some(false) => "passes",
+        Some(true) => "FAILS",
+        None => "undecided",
+    };
+    table! {
+        for (name, one, model) in models(measured);
+        text "THREADS" = name,
+        fixed(3) "DEAD" = model.dead_quota,
+        percent "OFF" = model.proportional_mean,
+        number "WORST" = format!("{} at {:.1}", signed(model.proportional_worst), model.worst_quota),
+        percent "RESIDUAL" = model.residuals.largest_share,
+        percent "GIVEN" = one.delivered,
+        percent "CPU-S" = model.clock_ratio,
+        text "LINE" = line(model),
     }
-    table
-}
-
-fn r_squared(fit: &LinearFit) -> String {
-    fit.r_squared.map_or_else(|| "-".into(), |r_squared| format!("{r_squared:.4}"))
 }
 
 /// As R prints it, which cannot tell smaller ones from 0.
@@ -220,32 +189,25 @@ fn p_value(p: f64) -> String {
 /// The paper's tables beside ours, which are of the rates as they are, too.
 fn published(measured: &Measured) -> String {
     let mut table = Table::new(columns![
-        text "MACHINE", number "R²", number "P-VALUE", number "INTERCEPT", number "SLOPE",
-        number "MAX GFLOPS", number "DEAD",
+        text "MACHINE", fixed(4) "R²", number "P-VALUE", fixed(3) "INTERCEPT", number "SLOPE",
+        fixed(3) "MAX GFLOPS", fixed(3) "DEAD",
     ]);
     for one in &measured.analyses {
         let (model, fit) = (&one.measured, &one.measured.fit);
-        table.row([
+        table.row(row![
             format!("here, {}", one.threads.name()),
-            r_squared(fit),
-            fit.slope.p.map_or_else(|| "-".into(), p_value),
-            format!("{:.3}", fit.intercept.interval.estimate),
+            fit.r_squared,
+            fit.slope.p.map(p_value),
+            fit.intercept.interval.estimate,
             format!("{:.3}", fit.slope.interval.estimate),
-            format!("{:.3}", model.max_gflops),
-            format!("{:.3}", model.dead_quota),
+            model.max_gflops,
+            model.dead_quota,
         ]);
     }
     for row in PUBLISHED {
-        table.row([
-            row.name.to_owned(),
-            format!("{:.4}", row.r_squared),
-            row.p.unwrap_or("-").to_owned(),
-            format!("{:.3}", row.intercept),
-            // Lambda's has a unit of its own, and four digits.
-            if row.slope < 1.0 { format!("{:.4}", row.slope) } else { format!("{:.3}", row.slope) },
-            format!("{:.3}", row.max_gflops),
-            format!("{:.3}", row.dead()),
-        ]);
+        // Lambda's has a unit of its own, and four digits.
+        let slope = if row.slope < 1.0 { format!("{:.4}", row.slope) } else { format!("{:.3}", row.slope) };
+        table.row(row![row.name, row.r_squared, row.p, row.intercept, slope, row.max_gflops, row.dead()]);
     }
     let settings: Vec<_> = PUBLISHED.iter().map(|row| format!("{}: {}", row.name, row.setting)).collect();
     let source = format!(
@@ -254,7 +216,7 @@ fn published(measured: &Measured) -> String {
         if measured.sizes.is_empty() { measured.equations.to_string() } else { sizes(&measured.sizes) },
         settings.join("; ")
     );
-    format!("{}{}\n", table.text(), wrap(&source, 0))
+    table.text() + &paragraph(source)
 }
 
 fn sizes(sizes: &[usize]) -> String {
@@ -262,26 +224,11 @@ fn sizes(sizes: &[usize]) -> String {
 }
 
 fn csv(measured: &Measured) -> String {
-    let mut table = Table::data(COLUMNS);
-    for sample in &measured.samples {
-        table.row(row![
-            sample.order.name(),
-            sample.quota,
-            sample.threads,
-            sample.solutions,
-            sample.seconds,
-            sample.gflops,
-            sample.cpus_used,
-            sample.residual,
-            sample.passed,
-            sample.pass,
-            sample.begin_seconds,
-            sample.clock_hz,
-            sample.stolen,
-            sample.foreign,
-            sample.is_disturbed(),
-        ]);
-    }
+    let table = data! {
+        for sample in &measured.samples;
+        order = sample.order.name(), quota, threads, solutions, seconds, gflops, cpus_used, residual, passed, pass,
+        begin_seconds, clock_hz, stolen, foreign, disturbed = sample.is_disturbed(),
+    };
     table.csv()
 }
 

@@ -1,14 +1,14 @@
 //! `emu doctor tune --measure`: what each knob does to the noise here.
 
 use emu_core::{Error, ErrorKind, Result};
-use emu_machine::Event;
+use emu_machine::Watch;
 use emu_machine::doctor::effects::{self, EffectsPlan, Switch};
 use emu_machine::doctor::{Examined, Machine, Refused, Tuning, examine};
 
 use crate::commands::doctor::{DoctorTuneArgs, show};
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::measuring::{Measuring, Task};
+use crate::measuring::{Task, measured};
 use crate::options::{flag, option};
 use crate::reporter::Reporter;
 
@@ -19,26 +19,21 @@ pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
     let mut plan = EffectsPlan::new(args.measuring.quick, seed);
     plan.pairs = args.pairs.unwrap_or(plan.pairs);
     plan.cpus = args.knobs.cpus.clone().unwrap_or_default();
-    let options = options(args);
+    let options = flag("measure", true)
+        + &option("pairs", args.pairs)
+        + &option("knobs", &args.knobs.knobs)
+        + &option("cpus", &args.knobs.cpus);
     let task = Task { name: "doctor tune", options, seed, plan: &plan };
-    // Blocks the signals, before anything is changed.
-    let mut measuring = Measuring::begin(&machine.host, &args.measuring, &task)?;
-    let turned = turnable(&machine, &examined, !args.knobs.knobs.is_empty());
-    let measured = turned.and_then(|Turnable { mut switches, refused }| {
+    // Signals are blocked by now, before anything is changed.
+    let run = |watch: Watch<'_>| {
+        let (mut switches, refused) = turnable(&machine, &examined, !args.knobs.knobs.is_empty())?;
         for Refused { name, why } in refused {
             Reporter::new(args.quiet).say(&format!("{name} is left out: {why}"));
         }
-        effects::measure(&machine.host, &mut switches, &plan, &mut |event: Event<'_>| measuring.watch(event))
-    });
-    measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
+        effects::measure(&machine.host, &mut switches, &plan, watch)
+    };
+    measured(&machine.host, &args.measuring, &task, run, show::shown)?;
     Ok(Exit::Success)
-}
-
-fn options(args: &DoctorTuneArgs) -> String {
-    flag("measure", true)
-        + &option("pairs", args.pairs)
-        + &option("knobs", &args.knobs.knobs)
-        + &option("cpus", &args.knobs.cpus)
 }
 
 /// A knob, and the tuning while it is tuned.
@@ -102,7 +97,7 @@ pub(crate) fn turnable<'a>(
         return Err(Error::unavailable(format!("no knob can be changed here{whys}"))
             .hint("`emu doctor show` tells what was found of each"));
     }
-    Ok(Turnable { switches, refused })
+    Ok((switches, refused))
 }
 
 #[cfg(test)]

@@ -1,14 +1,10 @@
 //! The knobs of the machine: as a table, in full, as JSON; what was tuned; what each does to the noise.
 
-use std::fmt::Write as _;
-
-use emu_bench::columns;
-use emu_bench::distinct;
 use emu_bench::numbers::percent;
 use emu_bench::report::{Axis, Chart, Point, Series};
-use emu_bench::row;
 use emu_bench::stats::Interval;
-use emu_bench::table::{Table, wrap};
+use emu_bench::table::{facts, paragraph};
+use emu_bench::{data, distinct, table};
 use emu_core::CpuList;
 use emu_machine::doctor::effects::{Effect, Measured};
 use emu_machine::doctor::{Change, Examined, Finding, Load, Machine, State, Takes, Tuned, Tuning};
@@ -18,8 +14,6 @@ use crate::output::{SCHEMA, Shown};
 
 /// Changes of one knob that are spelled out; a machine may have hundreds of interrupts.
 const SPELLED_OUT: usize = 3;
-
-const COLUMNS: &str = "knob,work,pairs,found_noise,tuned_noise,noise_ratio±,time_ratio±";
 
 /// Everything that `emu doctor show` shows.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
@@ -66,43 +60,37 @@ impl Report {
     }
 
     pub(crate) fn table(&self) -> String {
-        let mut table = Table::new(columns![text "KNOB", text "STATE", text "FOUND"]);
-        for knob in &self.knobs {
-            let Finding { state, found, .. } = &knob.finding;
-            table.row([knob.about.name.to_owned(), word(*state).to_owned(), found.clone()]);
-        }
-        let mut text = table.text();
-        for knob in &self.knobs {
-            if matches!(knob.finding.state, State::Tune | State::Hand | State::Advice) {
-                let about = knob.about;
-                let paragraph =
-                    format!("{}: better {}. {}", about.name, about.better, capital(&change(knob)));
-                let _ = write!(text, "\n{}\n", wrap(&paragraph, 0));
-            }
-        }
+        let table = table! {
+            for knob in &self.knobs;
+            text "KNOB" = knob.about.name,
+            text "STATE" = word(knob.finding.state),
+            text "FOUND" = &knob.finding.found,
+        };
+        let is_told =
+            |knob: &&Examined| matches!(knob.finding.state, State::Tune | State::Hand | State::Advice);
+        let told = self.knobs.iter().filter(is_told).map(|knob| {
+            let (name, better) = (knob.about.name, knob.about.better);
+            format!("{name}: better {better}. {}", capital(&change(knob)))
+        });
         let more = "`emu doctor show --knobs NAME` tells why, and who says so.";
-        let _ = write!(text, "\n{}\n", wrap(&format!("{} {more}", self.conclusion()), 0));
-        text
+        let all = told.chain([format!("{} {more}", self.conclusion())]);
+        table.text() + &all.map(|words| "\n".to_owned() + &paragraph(words)).collect::<String>()
     }
 
     pub(crate) fn in_full(&self) -> String {
-        let mut text = String::new();
-        for knob in &self.knobs {
-            let about = knob.about;
-            let _ = writeln!(text, "{}", about.name);
-            let mut line = |key: &str, value: &str| {
-                let _ = writeln!(text, "  {key:<8}{}", wrap(value, 10).trim_start());
-            };
-            line("state", word(knob.finding.state));
-            line("found", &knob.finding.found);
-            line("better", about.better);
-            line("why", about.why);
-            line("source", about.source);
-            line("change", &change(knob));
-            text.push('\n');
-        }
-        let _ = writeln!(text, "{}", wrap(&self.conclusion(), 0));
-        text
+        let in_full = |knob: &Examined| {
+            let (about, change) = (knob.about, change(knob));
+            let lines = [
+                ("  state", word(knob.finding.state)),
+                ("  found", knob.finding.found.as_str()),
+                ("  better", about.better),
+                ("  why", about.why),
+                ("  source", about.source),
+                ("  change", change.as_str()),
+            ];
+            format!("{}\n{}\n", about.name, facts(10, lines))
+        };
+        self.knobs.iter().map(in_full).collect::<String>() + &paragraph(self.conclusion())
     }
 
     fn conclusion(&self) -> String {
@@ -123,7 +111,7 @@ impl Report {
         };
         let unseen = names(State::Unseen);
         if !unseen.is_empty() {
-            let _ = write!(text, " What is n/a cannot be seen from here ({}).", unseen.len());
+            text = format!("{text} What is n/a cannot be seen from here ({}).", unseen.len());
         }
         text
     }
@@ -194,19 +182,15 @@ pub(crate) fn shown(measured: &Measured) -> Shown {
 }
 
 fn effects(measured: &Measured) -> String {
-    let mut table = Table::new(columns![
-        text "KNOB", text "WORK", number "FOUND", number "TUNED", number "NOISE RATIO", number "TIME RATIO",
-    ]);
-    for effect in &measured.effects {
-        table.row([
-            effect.knob.clone(),
-            effect.kind.name().to_owned(),
-            percent(effect.found_range),
-            percent(effect.tuned_range),
-            interval(&effect.noise_ratio),
-            interval(&effect.time_ratio),
-        ]);
-    }
+    let table = table! {
+        for effect in &measured.effects;
+        text "KNOB" = &effect.knob,
+        text "WORK" = effect.kind.name(),
+        percent "FOUND" = effect.found_range,
+        percent "TUNED" = effect.tuned_range,
+        number "NOISE RATIO" = interval(&effect.noise_ratio),
+        number "TIME RATIO" = interval(&effect.time_ratio),
+    };
     let first = measured.effects.first();
     let (pairs, level) = first.map_or((0, 0.0), |effect| (effect.pairs.len(), effect.noise_ratio.level));
     let note = format!(
@@ -214,7 +198,7 @@ fn effects(measured: &Measured) -> String {
          the pairs with its {} interval; below 1 is calmer, or faster.",
         percent(level)
     );
-    format!("{}\n{}\n\n{}\n", table.text(), wrap(&note, 0), wrap(&measured.conclusion, 0))
+    format!("{}\n{}\n{}", table.text(), paragraph(note), paragraph(&measured.conclusion))
 }
 
 fn interval(ratio: &Interval) -> String {
@@ -222,10 +206,11 @@ fn interval(ratio: &Interval) -> String {
 }
 
 fn csv(measured: &Measured) -> String {
-    let mut table = Table::data(COLUMNS);
-    for Effect { knob, kind, found_range, tuned_range, noise_ratio, time_ratio, pairs } in &measured.effects {
-        table.row(row![knob, kind.name(), pairs.len(), *found_range, *tuned_range, noise_ratio, time_ratio]);
-    }
+    let table = data! {
+        for effect in &measured.effects;
+        knob = &effect.knob, work = effect.kind.name(), pairs = effect.pairs.len(), found_noise = effect.found_range,
+        tuned_noise = effect.tuned_range, interval noise_ratio, interval time_ratio,
+    };
     table.csv()
 }
 

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use emu_bench::columns;
 use emu_bench::numbers::{percent, span};
-use emu_bench::table::{Table, wrap};
+use emu_bench::table;
+use emu_bench::table::facts;
 use emu_core::clock::ClockReading;
-use emu_core::{CgroupLayout, Controller, CpuId, Hertz, Host, LiveSession, RealTime, Result};
+use emu_core::{CgroupLayout, Controller, Cpu, CpuId, Hertz, Hierarchy, Host, LiveSession, RealTime, Result};
 use serde::Serialize;
 
 use crate::commands::info::frequencies;
@@ -52,81 +52,73 @@ impl Info {
 
     pub(crate) fn text(&self) -> String {
         let host = &self.host;
-        let mut text = String::new();
-        let mut line = |key: &str, value: &str| {
-            let _ = writeln!(text, "{key:<12}{}", wrap(value, 12).trim_start());
-        };
-        line("processor", &host.model);
-        line("kernel", &host.kernel);
-        line("hypervisor", host.hypervisor.as_deref().unwrap_or("none shows itself"));
-        line("time", &time(host));
-        line(
-            "CPUs",
-            &format!("{} present, online {}, allowed {}", host.cpus.len(), host.online(), host.allowed),
-        );
-        for (index, sentence) in frequencies::sentences(host.cpufreq.as_ref()).iter().enumerate() {
-            line(if index == 0 { "cpufreq" } else { "" }, sentence);
-        }
-        line("real time", &real_time(&host.real_time));
-        line("privileges", &privileges(host));
+        let cpus = format!("{} present, online {}, allowed {}", host.cpus.len(), host.online(), host.allowed);
+        let mut lines = vec![
+            ("processor", host.model.clone()),
+            ("kernel", host.kernel.clone()),
+            ("hypervisor", host.hypervisor.clone().unwrap_or_else(|| "none shows itself".into())),
+            ("time", time(host)),
+            ("CPUs", cpus),
+        ];
+        let names = std::iter::once("cpufreq").chain(std::iter::repeat(""));
+        lines.extend(names.zip(frequencies::sentences(host.cpufreq.as_ref())));
+        lines.push(("real time", real_time(&host.real_time)));
+        lines.push(("privileges", privileges(host)));
         if !host.refused.is_empty() {
-            line("refused", &format!("the system calls {}", host.refused.join(", ")));
+            lines.push(("refused", format!("the system calls {}", host.refused.join(", "))));
         }
-        line("cgroups", layout(host.cgroups.layout));
-        for hierarchy in &host.cgroups.hierarchies {
-            let controllers: Vec<_> = hierarchy.controllers.iter().copied().map(Controller::as_str).collect();
-            let kept = hierarchy.controllers.iter().filter(|one| !hierarchy.granted.contains(one));
-            let kept: Vec<_> = kept.copied().map(Controller::as_str).collect();
-            let usable = match (hierarchy.writable, &kept[..]) {
-                (false, _) => "cannot be written".to_owned(),
-                (true, []) => "can be used".to_owned(),
-                (true, kept) => format!("can be used, but for {}", kept.join(" ")),
-            };
-            let controllers = if controllers.is_empty() { "-".to_owned() } else { controllers.join(" ") };
-            line("", &format!("v{} {controllers}: {} {usable}", hierarchy.version, hierarchy.own.display()));
-        }
-        line("emulations", if self.emulations.is_empty() { "none" } else { "" });
-        for running in &self.emulations {
+        lines.push(("cgroups", layout(host.cgroups.layout).into()));
+        lines.extend(host.cgroups.hierarchies.iter().map(|hierarchy| ("", controllers(hierarchy))));
+        lines.push(("emulations", if self.emulations.is_empty() { "none" } else { "" }.into()));
+        lines.extend(self.emulations.iter().map(|running| {
             let LiveSession { pid, name, .. } = running;
-            line("", &format!("emu {pid}: {} ({name})", running.what()));
-        }
-        text.push('\n');
-        text.push_str(&self.cpus());
-        text
+            ("", format!("emu {pid}: {} ({name})", running.what()))
+        }));
+        facts(12, lines) + "\n" + &self.cpus()
     }
 
     fn cpus(&self) -> String {
-        let mut table = Table::new(columns![
-            number "CPU", number "CORE", text "SHARED WITH", number "NOMINAL", number "MEASURED",
-            text "95% INTERVAL",
-        ]);
-        for cpu in &self.host.cpus {
-            let measured = self.clocks.iter().find(|measured| measured.cpu == cpu.id);
-            let (clock, interval) = match measured {
-                Some(Measured { reading: Some(reading), .. }) => {
-                    let ghz = |clock: Hertz| clock.as_f64() / 1e9;
-                    let interval = format!("{:.3} to {:.3} GHz", ghz(reading.low), ghz(reading.high));
-                    (reading.clock.to_string(), interval)
-                }
-                Some(Measured { failure: Some(failure), .. }) => ("-".into(), failure.clone()),
-                _ if !cpu.online => ("-".into(), "offline".into()),
-                _ => ("-".into(), "not allowed to this process".into()),
-            };
-            let number = |value: Option<u32>| value.map_or("?".to_owned(), |value| value.to_string());
+        let ghz = |clock: Hertz| clock.as_f64() / 1e9;
+        let clock = |cpu: &Cpu| match self.clocks.iter().find(|measured| measured.cpu == cpu.id) {
+            Some(Measured { reading: Some(ClockReading { clock, low, high, .. }), .. }) => {
+                (Some(clock.to_string()), format!("{:.3} to {:.3} GHz", ghz(*low), ghz(*high)))
+            }
+            Some(Measured { failure: Some(failure), .. }) => (None, failure.clone()),
+            _ if !cpu.online => (None, "offline".into()),
+            _ => (None, "not allowed to this process".into()),
+        };
+        let number = |value: Option<u32>| value.map_or("?".to_owned(), |value| value.to_string());
+        let siblings = |cpu: &Cpu| {
             let siblings = cpu.siblings.difference(&[cpu.id].into_iter().collect());
             let isolated = if cpu.isolated { " (isolated)" } else { "" };
-            let siblings = if siblings.is_empty() { "-".to_owned() } else { siblings.to_string() };
-            table.row([
-                cpu.id.to_string(),
-                format!("{}:{}", number(cpu.package), number(cpu.core)),
-                siblings + isolated,
-                cpu.nominal.map_or("-".to_owned(), |clock| clock.to_string()),
-                clock,
-                interval,
-            ]);
-        }
+            if siblings.is_empty() { format!("-{isolated}") } else { format!("{siblings}{isolated}") }
+        };
+        let cpus = self.host.cpus.iter().map(|cpu| (cpu, clock(cpu)));
+        let table = table! {
+            for (cpu, (clock, interval)) in cpus;
+            number "CPU" = cpu.id,
+            number "CORE" = format!("{}:{}", number(cpu.package), number(cpu.core)),
+            text "SHARED WITH" = siblings(cpu),
+            number "NOMINAL" = cpu.nominal.map(|clock| clock.to_string()),
+            number "MEASURED" = clock,
+            text "95% INTERVAL" = interval,
+        };
         table.text()
     }
+}
+
+fn controllers(hierarchy: &Hierarchy) -> String {
+    let names =
+        |of: &mut dyn Iterator<Item = &Controller>| -> Vec<_> { of.map(|one| one.as_str()).collect() };
+    let all = names(&mut hierarchy.controllers.iter());
+    let kept = names(&mut hierarchy.controllers.iter().filter(|one| !hierarchy.granted.contains(one)));
+    let usable = match (hierarchy.writable, &kept[..]) {
+        (false, _) => "cannot be written".to_owned(),
+        (true, []) => "can be used".to_owned(),
+        (true, kept) => format!("can be used, but for {}", kept.join(" ")),
+    };
+    let all = if all.is_empty() { "-".to_owned() } else { all.join(" ") };
+    format!("v{} {all}: {} {usable}", hierarchy.version, hierarchy.own.display())
 }
 
 fn time(host: &Host) -> String {

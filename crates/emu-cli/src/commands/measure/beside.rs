@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use emu_bench::columns;
 use emu_bench::numbers::rate;
-use emu_bench::table::{Table, wrap};
+use emu_bench::table;
+use emu_bench::table::paragraph;
 use emu_core::{Error, ErrorKind, Result, input_file};
 use emu_machine::tools::{self, Domain, Figure, Tool, What};
 use serde::Serialize;
@@ -78,22 +78,17 @@ impl<R> Compared<R> {
         if self.compared.is_empty() {
             return String::new();
         }
-        let mut table = Table::new(columns![
-            text "TOOL", number "THERE", number "HERE", number "HERE/THERE", text "WHAT",
-        ]);
-        for one in &self.compared {
-            let none = || "-".to_owned();
-            table.row([
-                one.tool.name().to_owned(),
-                rate(one.there, one.unit),
-                one.here.map_or_else(none, |here| rate(here, one.unit)),
-                one.here.map_or_else(none, |here| format!("{:.2}", here / one.there)),
-                one.what.clone(),
-            ]);
-        }
+        let table = table! {
+            for one in &self.compared;
+            text "TOOL" = one.tool.name(),
+            number "THERE" = rate(one.there, one.unit),
+            number "HERE" = one.here.map(|here| rate(here, one.unit)),
+            fixed(2) "HERE/THERE" = one.here.map(|here| here / one.there),
+            text "WHAT" = &one.what,
+        };
         let is_missing = self.compared.iter().any(|one| one.here.is_none());
-        let note = if is_missing { "-: emu has not measured that, or measures no such work.\n" } else { "" };
-        format!("\n{}{}", table.text(), wrap(note, 0))
+        let note = is_missing.then(|| paragraph("-: emu has not measured that, or measures no such work."));
+        format!("\n{}{}", table.text(), note.unwrap_or_default())
     }
 }
 

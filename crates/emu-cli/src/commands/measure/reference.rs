@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use emu_bench::columns;
 use emu_bench::stats::{Interval, Level, Sample};
-use emu_bench::table::{Table, wrap};
+use emu_bench::table;
+use emu_bench::table::paragraph;
 use emu_core::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -101,21 +101,19 @@ impl Rates {
 
 impl Reference {
     fn text(&self) -> String {
-        let mut table = Table::new(columns![text "WORK", number "OF THE REFERENCE", number "95%", text ""]);
-        for Share { what, of_means, disturbed } in &self.shares {
-            table.row([
-                what.clone(),
-                format!("{:.1}%", of_means.estimate * 100.0),
-                format!("{:.1} to {:.1}%", of_means.low * 100.0, of_means.high * 100.0),
-                if *disturbed { "disturbed" } else { "" }.to_owned(),
-            ]);
-        }
+        let table = table! {
+            for Share { what, of_means, disturbed } in &self.shares;
+            text "WORK" = what,
+            number "OF THE REFERENCE" = format!("{:.1}%", of_means.estimate * 100.0),
+            number "95%" = format!("{:.1} to {:.1}%", of_means.low * 100.0, of_means.high * 100.0),
+            text "" = if *disturbed { "disturbed" } else { "" },
+        };
         let mut note =
             format!("The reference is of {}. Mean rates, with the interval of their ratio.", self.model);
         if !self.without_counterpart.is_empty() {
             note.extend([" The reference has no counterpart of ", &self.without_counterpart.join(", "), "."]);
         }
-        format!("\n{}\n{}\n", table.text(), wrap(&note, 0))
+        format!("\n{}\n{}", table.text(), paragraph(note))
     }
 }
 

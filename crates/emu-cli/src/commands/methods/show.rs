@@ -1,10 +1,8 @@
 //! The methods: as a table, one in full, or as JSON.
 
-use std::fmt::Write as _;
-
-use emu_bench::columns;
 use emu_bench::numbers::{percent, span};
-use emu_bench::table::{Table, wrap};
+use emu_bench::table;
+use emu_bench::table::{facts, paragraph, wrap};
 use emu_core::{About, CpuList, Demand, Expected, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
@@ -76,32 +74,24 @@ impl Listing {
     }
 
     pub(crate) fn table(&self) -> String {
-        let mut table = Table::new(columns![
-            text "METHOD", text "HERE", number "ERROR", number "PERIOD", number "STALL",
-            text "WHAT IT DOES",
-        ]);
-        for verdict in &self.methods {
-            let name = verdict.method.to_string();
-            let summary = verdict.about.summary.to_owned();
-            table.row(match &verdict.expected {
-                Some(expected) => {
-                    let cycle = |value| if expected.period.is_zero() { "-".to_owned() } else { span(value) };
-                    let (period, stall) = (cycle(expected.period), cycle(expected.longest_stall));
-                    [name, "yes".into(), percent(expected.error), period, stall, summary]
-                }
-                None => [name, "no".into(), String::new(), String::new(), String::new(), summary],
-            });
-        }
+        let cycle = |expected: &Expected, value| {
+            if expected.period.is_zero() { "-".to_owned() } else { span(value) }
+        };
+        let table = table! {
+            for Verdict { method, about, expected, .. } in &self.methods;
+            text "METHOD" = *method,
+            text "HERE" = if expected.is_some() { "yes" } else { "no" },
+            number "ERROR" = expected.as_ref().map_or(String::new(), |is| percent(is.error)),
+            number "PERIOD" = expected.as_ref().map_or(String::new(), |is| cycle(is, is.period)),
+            number "STALL" = expected.as_ref().map_or(String::new(), |is| cycle(is, is.longest_stall)),
+            text "WHAT IT DOES" = about.summary,
+        };
         let mut text = format!("{}\n\n{}", self.heading(), table.text());
-        for verdict in &self.methods {
-            if let Some(unavailable) = &verdict.unavailable {
-                let _ = write!(text, "\n{}", reason(verdict.method, unavailable));
-            }
+        for Verdict { method, unavailable, .. } in &self.methods {
+            text.extend(unavailable.iter().map(|unavailable| format!("\n{}", reason(*method, unavailable))));
         }
-        for verdict in &self.methods {
-            for note in &verdict.notes {
-                let _ = write!(text, "\n{}\n", wrap(&format!("{}: {note}", verdict.method), 0));
-            }
+        for Verdict { method, notes, .. } in &self.methods {
+            text.extend(notes.iter().map(|note| format!("\n{}", paragraph(format!("{method}: {note}")))));
         }
         text.push_str(
             "\nERROR: expected error of the speed of CPU-bound work. STALL: longest time at a\n\
@@ -111,38 +101,32 @@ impl Listing {
     }
 
     pub(crate) fn in_full(&self) -> String {
-        let mut text = String::new();
-        for Verdict { method, about, expected, notes, unavailable, .. } in &self.methods {
-            let line = |text: &mut String, key: &str, value: &str| {
-                let _ = writeln!(text, "  {key:<9}{}", wrap(value, 11).trim_start());
-            };
-            let _ = writeln!(text, "{method}");
-            line(&mut text, "what", about.summary);
-            line(&mut text, "acts on", about.acts_on);
-            line(&mut text, "speeds", if about.continuous { "any" } else { "those that the hardware has" });
-            line(&mut text, "needs", about.needs);
-            line(&mut text, "source", about.source);
-            for (index, limit) in about.limits.iter().enumerate() {
-                line(&mut text, if index == 0 { "limits" } else { "" }, &format!("- {limit}"));
-            }
-            let _ = writeln!(text, "\n{}", self.heading());
-            line(&mut text, "works", if expected.is_some() { "yes" } else { "no" });
+        let of_method = |Verdict { method, about, expected, notes, unavailable, .. }: &Verdict| {
+            let limits = about.limits.iter().map(|limit| format!("- {limit}"));
+            let names = std::iter::once("  limits").chain(std::iter::repeat(""));
+            let always = [
+                ("  what", about.summary),
+                ("  acts on", about.acts_on),
+                ("  speeds", if about.continuous { "any" } else { "those that the hardware has" }),
+                ("  needs", about.needs),
+                ("  source", about.source),
+            ];
+            let always = facts(11, always) + &facts(11, names.zip(limits));
+            let mut here = vec![("  works", if expected.is_some() { "yes" } else { "no" }.to_owned())];
             if let Some(expected) = expected {
-                line(&mut text, "error", &format!("{} expected", percent(expected.error)));
+                here.push(("  error", format!("{} expected", percent(expected.error))));
                 if !expected.period.is_zero() {
-                    line(&mut text, "period", &span(expected.period));
-                    line(&mut text, "stall", &format!("{} at a stretch", span(expected.longest_stall)));
+                    here.push(("  period", span(expected.period)));
+                    here.push(("  stall", format!("{} at a stretch", span(expected.longest_stall))));
                 }
             }
-            for note in notes {
-                line(&mut text, "note", note);
+            here.extend(notes.iter().map(|note| ("  note", note.clone())));
+            if let Some(Unavailable { detail, hint, .. }) = unavailable {
+                here.extend([("  reason", detail.clone()), ("  hint", hint.to_string())]);
             }
-            if let Some(unavailable) = unavailable {
-                line(&mut text, "reason", &unavailable.detail);
-                line(&mut text, "hint", &unavailable.hint.to_string());
-            }
-        }
-        text
+            format!("{method}\n{always}\n{}\n{}", self.heading(), facts(11, here))
+        };
+        self.methods.iter().map(of_method).collect()
     }
 
     fn heading(&self) -> String {
@@ -151,11 +135,8 @@ impl Listing {
 }
 
 fn reason(method: MethodId, unavailable: &Unavailable) -> String {
-    format!(
-        "{}\n{}\n",
-        wrap(&format!("{method} does not work here: {}", unavailable.detail), 0),
-        wrap(&format!("hint: {}", unavailable.hint), 2)
-    )
+    let detail = paragraph(format!("{method} does not work here: {}", unavailable.detail));
+    format!("{detail}{}\n", wrap(&format!("hint: {}", unavailable.hint), 2))
 }
 
 #[cfg(test)]

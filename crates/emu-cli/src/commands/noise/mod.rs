@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use emu_core::as_ns::nanos;
-use emu_machine::Event;
+use emu_machine::Watch;
 use emu_machine::noise::{self, NoisePlan, Server, Setting};
 
 use crate::exit::{Exit, Failure};
-use crate::measuring::{MeasureArgs, Measuring, Task};
+use crate::measuring::{MeasureArgs, Task, measured};
 use crate::options::option;
 use crate::values::exact;
 use crate::{host, values};
@@ -71,11 +71,11 @@ pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
         + &option("node", args.node)
         + &option("smt", args.smt.map(|Smt::Off| "off"));
     let task = Task { name: "noise", options, seed, plan: &plan };
-    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
-    let measured = setting.hold(&host).and_then(|changed| {
-        let measured = noise::measure(&host, &plan, &mut |event: Event<'_>| measuring.watch(event));
+    let run = |watch: Watch<'_>| {
+        let changed = setting.hold(&host)?;
+        let measured = noise::measure(&host, &plan, watch);
         changed.map_or(Ok(()), |journal| journal.undo_all()).and(measured)
-    });
-    measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
+    };
+    measured(&host, &args.measure, &task, run, show::shown)?;
     Ok(Exit::Success)
 }

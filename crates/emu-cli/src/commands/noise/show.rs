@@ -1,11 +1,10 @@
 //! The noise of a machine as tables and figures.
 
-use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent};
 use emu_bench::report::{Axis, Chart, Point, Series};
-use emu_bench::row;
 use emu_bench::stats::{Bootstrap, Interval, Level, Noise, Sample};
-use emu_bench::table::{Table, Value, notes, wrap};
+use emu_bench::table::{Table, notes, paragraph};
+use emu_bench::{fields, table};
 use emu_machine::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
 
 use crate::output::Shown;
@@ -29,41 +28,29 @@ pub(crate) fn shown(measured: &Measured) -> Shown {
 }
 
 fn text(measured: &Measured) -> String {
-    let mut kinds = Table::new(columns![
-        text "WORK", number "RUNS", number "TIME", number "(MAX-MIN)/MEDIAN", number "IQR/MEDIAN",
-        number "MAD/MEDIAN",
-    ]);
-    for of in &measured.kinds {
-        kinds.row([
-            of.kind.name().to_owned(),
-            count(of).to_string(),
-            nanos(of.median_ns),
-            percent(of.noise.range),
-            percent(of.noise.iqr),
-            percent(of.noise.mad),
-        ]);
-    }
+    let mut kinds = table! {
+        for of in &measured.kinds;
+        text "WORK" = of.kind.name(),
+        number "RUNS" = count(of),
+        time "TIME" = of.median_ns,
+        percent "(MAX-MIN)/MEDIAN" = of.noise.range,
+        percent "IQR/MEDIAN" = of.noise.iqr,
+        percent "MAD/MEDIAN" = of.noise.mad,
+    };
     for NotAvailable { kind, .. } in &measured.not_available {
-        let mut cells = vec![kind.name().to_owned()];
-        cells.resize_with(6, || "n/a".into());
-        kinds.row(cells);
+        kinds.row([kind.name()].into_iter().chain(["n/a"; 5]));
     }
-    let mut cpus = Table::new(columns![
-        number "CPU", number "GAPS/S", number "MEDIAN", number "LONGEST", number "LOST", number "TO TASKS",
-        number "STOLEN", text "PERIOD",
-    ]);
-    for cpu in &measured.cpus {
-        cpus.row([
-            cpu.cpu.to_string(),
-            format!("{:.0}", cpu.rate_hz()),
-            cpu.median_ns().map_or_else(|| "-".into(), nanos),
-            nanos(cpu.longest_ns as f64),
-            percent(cpu.lost),
-            percent(cpu.preempted),
-            percent(cpu.stolen),
-            cpu.period.as_ref().map_or_else(|| "none".into(), |period| periodic(cpu, period)),
-        ]);
-    }
+    let cpus = table! {
+        for cpu in &measured.cpus;
+        number "CPU" = cpu.cpu,
+        fixed(0) "GAPS/S" = cpu.rate_hz(),
+        time "MEDIAN" = cpu.median_ns(),
+        time "LONGEST" = cpu.longest_ns,
+        percent "LOST" = cpu.lost,
+        percent "TO TASKS" = cpu.preempted,
+        percent "STOLEN" = cpu.stolen,
+        text "PERIOD" = cpu.period.as_ref().map_or_else(|| "none".into(), |period| periodic(cpu, period)),
+    };
     let thresholds = measured.cpus.iter().map(|cpu| cpu.threshold_ns).fold(0.0, f64::max);
     let note = format!(
         "A gap is a moment of more than {} at which a loop on that CPU did not run. Stolen, by the kernel's account: {} \
@@ -76,15 +63,9 @@ fn text(measured: &Measured) -> String {
     });
     let reason = |NotAvailable { kind, why }: &NotAvailable| format!("n/a, {}: {why}.", kind.name());
     let reasons: Vec<_> = server.into_iter().chain(measured.not_available.iter().map(reason)).collect();
-    format!(
-        "{}\n{}\n{}\n{}{}\n{}\n",
-        kinds.text(),
-        cpus.text(),
-        wrap(&note, 0),
-        notes(&reasons),
-        notes(&measured.notes),
-        wrap(&measured.conclusion, 0)
-    )
+    let notes = notes(&reasons) + &notes(&measured.notes);
+    let end = paragraph(&measured.conclusion);
+    format!("{}\n{}\n{}{notes}\n{end}", kinds.text(), cpus.text(), paragraph(note))
 }
 
 /// `4ms (tick 250 Hz), 0.12%`: a period and the share of time that it takes.
@@ -101,34 +82,23 @@ fn csv(measured: &Measured) -> String {
     let mut table = Table::data(COLUMNS);
     for of in &measured.kinds {
         let Noise { range, iqr, mad } = of.noise;
-        let runs = row!["work", of.kind.name(), count(of), of.operations];
-        table.row(runs.into_iter().chain(row![of.median_ns, range, iqr, mad, of.preempted]));
+        fields!(table;
+            what = "work", name = of.kind.name(), runs = count(of), operations = of.operations,
+            median_ns = of.median_ns, range = range, iqr = iqr, mad = mad, preempted_count = of.preempted,
+        );
     }
     for NotAvailable { kind, why } in &measured.not_available {
-        table.fields([("what", "work".into()), ("name", kind.name().into()), ("not_available", why.into())]);
+        fields!(table; what = "work", name = kind.name(), not_available = why);
     }
     for cpu in &measured.cpus {
-        table.row(row![
-            "cpu",
-            cpu.cpu,
-            Value::Missing,
-            Value::Missing,
-            cpu.median_ns(),
-            Value::Missing,
-            Value::Missing,
-            Value::Missing,
-            cpu.gaps.iter().filter(|gap| gap.preempted).count(),
-            cpu.span_ns,
-            cpu.threshold_ns,
-            cpu.gaps.len(),
-            cpu.lost,
-            cpu.preempted,
-            cpu.periodic,
-            cpu.stolen,
-            cpu.longest_ns,
-            cpu.period.map(|period| period.length_ns),
-            cpu.period.map(|period| period.covered),
-        ]);
+        fields!(table;
+            what = "cpu", name = cpu.cpu, median_ns = cpu.median_ns(),
+            preempted_count = cpu.gaps.iter().filter(|gap| gap.preempted).count(), span_ns = cpu.span_ns,
+            threshold_ns = cpu.threshold_ns, gaps = cpu.gaps.len(), lost_share = cpu.lost,
+            preempted_share = cpu.preempted, periodic_share = cpu.periodic, stolen_share = cpu.stolen,
+            longest_ns = cpu.longest_ns, period_ns = cpu.period.map(|period| period.length_ns),
+            period_covered = cpu.period.map(|period| period.covered),
+        );
     }
     table.csv()
 }

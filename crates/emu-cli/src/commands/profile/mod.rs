@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use emu_bench::columns;
-use emu_bench::numbers::{nanos, percent, rate, span};
-use emu_bench::table::Table;
+use emu_bench::numbers::{nanos, rate, span};
+use emu_bench::table;
 use emu_machine::profile::{Metric, Profile, ProfilePlan, Score};
 
 use crate::ending::Ending;
@@ -70,15 +69,17 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<Exit, Failure> {
 }
 
 fn text(profile: &Profile) -> String {
-    let mut table = Table::new(columns![text "METRIC", number "SCORE", number "±"]);
-    for (metric, Score { mean, low, high, .. }) in &profile.scores {
-        let score = match metric {
-            Metric::Latency => format!("{} a load", nanos(1e9 / mean)),
-            Metric::Command(_) => format!("{} a run", nanos(1e9 / mean)),
-            _ => rate(*mean, metric.unit()),
-        };
-        table.row([metric.to_string(), score, percent((high - low) / 2.0 / mean)]);
-    }
+    let score = |metric: &Metric, mean: f64| match metric {
+        Metric::Latency => format!("{} a load", nanos(1e9 / mean)),
+        Metric::Command(_) => format!("{} a run", nanos(1e9 / mean)),
+        _ => rate(mean, metric.unit()),
+    };
+    let table = table! {
+        for (metric, Score { mean, low, high, .. }) in &profile.scores;
+        text "METRIC" = metric.to_string(),
+        number "SCORE" = score(metric, *mean),
+        percent "±" = (high - low) / 2.0 / mean,
+    };
     let relative = profile.relative();
     let unlike = relative.iter().filter(|ratio| (**ratio - 1.0).abs() > 0.0).count();
     let cpus = match (relative.len(), unlike) {

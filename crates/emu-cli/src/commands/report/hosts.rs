@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use emu_bench::columns;
 use emu_bench::numbers::percent;
-use emu_bench::table::{Table, wrap};
+use emu_bench::table;
+use emu_bench::table::{notes, paragraph};
 use emu_core::{CpuList, Delivered, Error, Result, input_file};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -97,35 +97,26 @@ impl Hosts {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut table = Table::new(columns![
-            text "HOST", text "NODE", text "METHOD", text "CPUS", number "ASKED", number "DELIVERED",
-            text "VERDICT",
-        ]);
-        for row in &self.nodes {
-            let delivered = row.delivered.map(|seen| between(seen.share, seen.low, seen.high));
-            let verdict = match row.verdict {
+        let table = table! {
+            for row in &self.nodes;
+            text "HOST" = &row.host,
+            text "NODE" = &row.node,
+            text "METHOD" = &row.method,
+            text "CPUS" = row.cpus.to_string(),
+            percent "ASKED" = row.asked,
+            number "DELIVERED" = row.delivered.map(|seen| between(seen.share, seen.low, seen.high)),
+            text "VERDICT" = match row.verdict {
                 Verdict::Pass => "pass",
                 Verdict::Fail => "fail",
                 Verdict::Open => "open",
-            };
-            let [host, node, method] = [&row.host, &row.node, &row.method].map(String::clone);
-            table.row([
-                host,
-                node,
-                method,
-                row.cpus.to_string(),
-                percent(row.asked),
-                delivered.unwrap_or_else(|| "-".into()),
-                verdict.into(),
-            ]);
-        }
+            },
+        };
         let meaning = format!(
             "pass: the 95 % interval of what was delivered lies within {} of what was asked. open: it does in part, or no task \
              wanted all that it could get.",
             percent(self.tolerance)
         );
-        let notes = self.notes.iter().chain([&meaning]);
-        notes.fold(table.text(), |text, note| format!("{text}{}\n", wrap(note, 0)))
+        table.text() + &notes(&self.notes) + &paragraph(meaning)
     }
 }
 

@@ -1,6 +1,5 @@
 //! What records of `emu bench` show, as tables.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use emu_bench::distinct;
 use emu_bench::experiment::NONE;
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::report::{Ground, Judged, Reproduced, Results};
-use emu_bench::table::wrap;
+use emu_bench::table::{notes, paragraph, wrap};
 use emu_bench::verify::Doubt;
 use emu_core::MethodId;
 
@@ -16,41 +15,30 @@ pub(crate) fn text(results: &Results) -> String {
     let mut fidelity = results.fidelity_table();
     let scores = results.methods().into_iter().map(|one| score(results, one));
     fidelity.row(["score".to_owned()].into_iter().chain(scores));
-    let mut text = fidelity.text() + "\n";
     let beside = results.beside_table();
-    if !beside.is_empty() {
-        let _ = writeln!(text, "Beside other tools:\n{}", beside.text());
-    }
-    if let Some(comparison) = published(results) {
-        let _ = writeln!(text, "{comparison}");
-    }
-    for note in notes(results) {
-        let _ = writeln!(text, "{}", wrap(&note, 0));
-    }
-    let _ = writeln!(text, "\n{}", wrap(&results.conclusion, 0));
-    text
+    let beside = (!beside.is_empty()).then(|| format!("Beside other tools:\n{}\n", beside.text()));
+    let parts = [Some(fidelity.text() + "\n"), beside, published(results)];
+    let notes = notes(&told(results));
+    format!("{}{notes}\n{}", parts.into_iter().flatten().collect::<String>(), paragraph(&results.conclusion))
 }
 
 /// What was published beside what was found here, where a preset asks for that.
 fn published(results: &Results) -> Option<String> {
     let mut text = String::from("Published, and here:\n");
     for slide in results.published.chunk_by(|a, b| a.slide == b.slide) {
-        if let Some(first) = slide.first() {
-            let _ = writeln!(text, "  slide {}, {}", first.slide, first.ground);
-        }
-        for one in slide {
+        text.extend(slide.first().map(|first| format!("  slide {}, {}\n", first.slide, first.ground)));
+        text.extend(slide.iter().map(|one| {
             let found = match one.reproduced {
                 // Why is told below.
                 Reproduced::NotMeasured => String::new(),
                 // With the minus of all other numbers here.
                 _ => format!(" ({})", one.found.replace('−', "-")),
             };
-            let reproduced = one.reproduced.as_str();
-            let line = format!("{}: {}. Reproduced: {reproduced}{found}", one.contender, one.says.as_str());
-            let _ = writeln!(text, "{}", wrap(&line, 4));
-        }
+            let (says, reproduced) = (one.says.as_str(), one.reproduced.as_str());
+            wrap(&format!("{}: {says}. Reproduced: {reproduced}{found}", one.contender), 4) + "\n"
+        }));
     }
-    (!results.published.is_empty()).then_some(text)
+    (!results.published.is_empty()).then(|| text + "\n")
 }
 
 pub(crate) fn page(path: &Path) -> String {
@@ -63,7 +51,7 @@ fn score(results: &Results, contender: MethodId) -> String {
     score.map_or_else(|| "-".into(), |score| format!("{score:.0} of 100"))
 }
 
-fn notes(results: &Results) -> Vec<String> {
+fn told(results: &Results) -> Vec<String> {
     let tolerance = percent(results.tolerance);
     let speeds = speeds(results);
     let mut notes = vec![format!(
@@ -88,12 +76,12 @@ fn notes(results: &Results) -> Vec<String> {
         notes.extend(run.missing());
     }
     notes.extend(doubts(&results.fidelity));
-    let stalls: Vec<_> = results
-        .totals
-        .iter()
-        .filter(|total| total.contender != NONE)
-        .filter_map(|total| Some((total.contender, total.longest_stall_ns?)))
-        .map(|(contender, stall_ns)| format!("{contender} {}", span(Duration::from_nanos(stall_ns))))
+    let methods = results.totals.iter().filter(|total| total.contender != NONE);
+    let stalls: Vec<_> = methods
+        .filter_map(|total| {
+            let stall = Duration::from_nanos(total.longest_stall_ns?);
+            Some(format!("{} {}", total.contender, span(stall)))
+        })
         .collect();
     if !stalls.is_empty() {
         notes.push(format!("Longest stall of cpu-loop: {}.", stalls.join(", ")));
@@ -120,19 +108,17 @@ fn doubts(judged: &[Judged]) -> Vec<String> {
     let mut grounds: Vec<(String, Vec<String>)> = Vec::new();
     let (mut biased, mut others) = (Vec::new(), Vec::new());
     for one in judged.iter().filter(|one| one.contender != NONE) {
-        let ground = one.ground_name();
+        let (who, ground) = (one.contender, one.ground_name());
         match (one.doubt, one.doubt_in_words()) {
             (Some((_, Doubt::Disturbed { disturbed, pairs })), _) => {
-                let who = format!("{} {disturbed} of {pairs}", one.contender);
+                let who = format!("{who} {disturbed} of {pairs}");
                 match grounds.iter_mut().find(|(name, _)| *name == ground) {
                     Some((_, all)) => all.push(who),
                     None => grounds.push((ground, vec![who])),
                 }
             }
             (Some((_, Doubt::Controls(bias))), _) => biased.push(format!("{} on {ground}", signed(bias))),
-            (_, Some(doubt)) => {
-                others.push(format!("Not enough data of {}, {ground}: {doubt}.", one.contender));
-            }
+            (_, Some(doubt)) => others.push(format!("Not enough data of {who}, {ground}: {doubt}.")),
             (_, None) => {}
         }
     }
@@ -154,8 +140,8 @@ fn reason(why: &str) -> &str {
 }
 
 fn speeds(results: &Results) -> String {
-    let mut shares: Vec<f64> =
-        results.cells.iter().filter(|cell| cell.contender != NONE).map(|cell| cell.share).collect();
+    let cells = results.cells.iter().filter(|cell| cell.contender != NONE);
+    let mut shares: Vec<f64> = cells.map(|cell| cell.share).collect();
     shares.sort_by(f64::total_cmp);
     shares.dedup();
     shares.into_iter().map(percent).collect::<Vec<_>>().join(", ")
@@ -168,15 +154,11 @@ fn noise(results: &Results) -> Option<String> {
     };
     let ((noisiest, floor), (dullest, detectable)) = worst(|aa| aa.floor).zip(worst(|aa| aa.detectable))?;
     let alarms = known.iter().filter(|(_, aa)| aa.bias().is_some()).count();
-    let name = |ground: &Ground| ground.name();
+    let (noisiest, dullest, all) = (noisiest.name(), dullest.name(), known.len());
+    let [floor, detectable] = [floor, detectable].map(percent);
     Some(format!(
-        "Native against native: pairs differ by up to {} ({}); differences from {} ({}) are found four times in five; \
-         {alarms} of {} comparisons saw one where there is none.",
-        percent(floor),
-        name(noisiest),
-        percent(detectable),
-        name(dullest),
-        known.len()
+        "Native against native: pairs differ by up to {floor} ({noisiest}); differences from {detectable} ({dullest}) are found \
+         four times in five; {alarms} of {all} comparisons saw one where there is none."
     ))
 }
 

@@ -1,6 +1,6 @@
 //! What `emu restore` did.
 
-use emu_bench::table::wrap;
+use emu_bench::table::paragraph;
 use emu_core::{RestoreReport, Result};
 use serde::Serialize;
 
@@ -20,20 +20,19 @@ pub(crate) fn json(report: &RestoreReport) -> Result<String> {
 }
 
 pub(crate) fn text(report: &RestoreReport) -> String {
-    let marked = |mark: &'static str, lines: &[String]| {
-        lines.iter().map(|line| wrap(&format!("{mark}: {line}"), 0) + "\n").collect::<Vec<_>>()
-    };
-    let mut lines = marked("restored", &report.restored);
-    lines.extend(marked("left as it is", &report.notes));
-    lines.extend(marked("not restored", &report.problems));
-    if lines.is_empty() {
-        lines.push("nothing to restore\n".to_owned());
-    }
-    for live in &report.live {
-        let (pid, name) = (live.pid, &live.name);
-        lines.push(wrap(&format!("left alone: emu {pid} runs ({}, {name})", live.what()), 0) + "\n");
-    }
-    lines.concat()
+    let all = [
+        ("restored", &report.restored),
+        ("left as it is", &report.notes),
+        ("not restored", &report.problems),
+    ];
+    let marked = all.iter().flat_map(|(mark, lines)| lines.iter().map(move |line| format!("{mark}: {line}")));
+    let undone: String = marked.map(paragraph).collect();
+    let undone = if undone.is_empty() { "nothing to restore\n".to_owned() } else { undone };
+    let live = report
+        .live
+        .iter()
+        .map(|live| paragraph(format!("left alone: emu {} runs ({}, {})", live.pid, live.what(), live.name)));
+    undone + &live.collect::<String>()
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ mod show;
 use std::path::PathBuf;
 
 use clap::Args;
-use emu_machine::Event;
+use emu_machine::Watch;
 use emu_machine::timers::{self, Measured, TimersPlan};
 
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::measuring::{Document, MeasureArgs, Measuring, Task};
+use crate::measuring::{Document, MeasureArgs, Task, measured};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,12 +42,13 @@ pub(crate) fn timers(args: &TimersArgs) -> Result<Exit, Failure> {
     let seed = args.measure.seed();
     let plan = TimersPlan::new(&host, args.measure.quick, seed);
     let task = Task { name: NAME, options: String::new(), seed, plan: &plan };
-    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
-    let measured = timers::measure(&host, &plan, &mut |event: Event<'_>| measuring.watch(event));
-    let measured = measured.and_then(|measured| match &reference {
-        Some(reference) => measured.compared_with(&reference.result, &reference.about.machine.model),
-        None => Ok(measured),
-    });
-    measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
+    let run = |watch: Watch<'_>| {
+        let measured = timers::measure(&host, &plan, watch)?;
+        match &reference {
+            Some(reference) => measured.compared_with(&reference.result, &reference.about.machine.model),
+            None => Ok(measured),
+        }
+    };
+    measured(&host, &args.measure, &task, run, show::shown)?;
     Ok(Exit::Success)
 }

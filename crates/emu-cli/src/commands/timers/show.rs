@@ -1,9 +1,9 @@
 //! The clocks of a machine as tables and figures.
 
-use emu_bench::columns;
-use emu_bench::numbers::{nanos, percent, signed};
+use emu_bench::numbers::{nanos, percent};
 use emu_bench::report::{Axis, Chart, Point, Series};
-use emu_bench::table::{Column, Table, Value, wrap};
+use emu_bench::table::{Column, Table, Value, paragraph};
+use emu_bench::{fields, row, table};
 use emu_machine::timers::clock::Counts;
 use emu_machine::timers::{Backwards, Change, Disparity, Drift, Ledger, Measured, OfSize, Quality, Relative};
 
@@ -25,51 +25,37 @@ pub(crate) fn shown(measured: &Measured) -> Shown {
 }
 
 fn text(measured: &Measured) -> String {
-    let mut text = clocks(&measured.clocks);
-    text.push('\n');
-    text.push_str(&inversions(&measured.disparities));
-    text.push('\n');
-    text.push_str(&sizes(measured));
-    text.push('\n');
-    text.push_str(&ledger(&measured.ledgers));
-    if let Some(relative) = &measured.relative {
-        let best = relative
-            .sizes
+    let relative = measured.relative.as_ref().map(|Relative { sizes, reference, .. }| {
+        let best = sizes
             .last()
             .map_or_else(String::new, |size| format!("{} ± {}", percent(size.share), percent(size.sd)));
-        let words =
-            format!("Of the performance of the reference ({}) this machine has {best}.", relative.reference);
-        text.push_str(&wrap(&words, 0));
-        text.push('\n');
-    }
-    text.push('\n');
-    text.push_str(&wrap(&measured.conclusion, 0));
-    text.push('\n');
-    text
+        paragraph(format!("Of the performance of the reference ({reference}) this machine has {best}."))
+    });
+    [
+        clocks(&measured.clocks).text(),
+        inversions(&measured.disparities),
+        sizes(measured),
+        ledger(&measured.ledgers) + &relative.unwrap_or_default(),
+        paragraph(&measured.conclusion),
+    ]
+    .join("\n")
 }
 
-fn clocks(clocks: &[Quality]) -> String {
-    let mut table = Table::new(columns![
-        text "CLOCK", text "COUNTS", number "READ", number "STEP", number "DECLARED", number "RAN BACK",
-        number "ACROSS CPUS",
-    ]);
-    for clock in clocks {
-        table.row([
-            clock.clock.clone(),
-            match clock.counts {
-                Counts::Wall => "time",
-                Counts::Process => "process",
-                Counts::Thread => "thread",
-            }
-            .to_owned(),
-            nanos(clock.cost_ns),
-            clock.step_ns.map_or_else(|| "none".into(), nanos),
-            clock.declared_ns.map_or_else(|| "-".into(), nanos),
-            backwards(clock.within.iter().copied().reduce(sum)),
-            backwards(clock.across),
-        ]);
+fn clocks(clocks: &[Quality]) -> Table {
+    table! {
+        for clock in clocks;
+        text "CLOCK" = &clock.clock,
+        text "COUNTS" = match clock.counts {
+            Counts::Wall => "time",
+            Counts::Process => "process",
+            Counts::Thread => "thread",
+        },
+        time "READ" = clock.cost_ns,
+        number "STEP" = clock.step_ns.map_or_else(|| "none".into(), nanos),
+        time "DECLARED" = clock.declared_ns,
+        number "RAN BACK" = backwards(clock.within.iter().copied().reduce(sum)),
+        number "ACROSS CPUS" = backwards(clock.across),
     }
-    table.text()
 }
 
 fn sum(a: Backwards, b: Backwards) -> Backwards {
@@ -90,50 +76,45 @@ fn backwards(seen: Option<Backwards>) -> String {
 }
 
 fn inversions(disparities: &[Disparity]) -> String {
-    let mut table = Table::new(columns![
-        text "CPU CLOCK", number "SAMPLES", number "CPU > WALL", text "95%", number "BEYOND", text "95%",
-    ]);
-    for of in disparities {
-        let range = |low: f64, high: f64| format!("{} to {}", percent(low), percent(high));
-        table.row([
-            of.clock.clone(),
-            of.sizes.iter().map(|size| size.times.len()).sum::<usize>().to_string(),
-            percent(of.inverted.estimate),
-            range(of.inverted.low, of.inverted.high),
-            percent(of.inverted_beyond_error.estimate),
-            range(of.inverted_beyond_error.low, of.inverted_beyond_error.high),
-        ]);
-    }
+    let range = |low: f64, high: f64| format!("{} to {}", percent(low), percent(high));
+    let table = table! {
+        for Disparity { clock, sizes, inverted, inverted_beyond_error: beyond, .. } in disparities;
+        text "CPU CLOCK" = clock,
+        number "SAMPLES" = sizes.iter().map(|size| size.times.len()).sum::<usize>(),
+        percent "CPU > WALL" = inverted.estimate,
+        text "95%" = range(inverted.low, inverted.high),
+        percent "BEYOND" = beyond.estimate,
+        text "95%" = range(beyond.low, beyond.high),
+    };
     let note = "Computations with more CPU time than wall time, and those of them that the steps of both clocks do not \
                 explain.";
-    format!("{}{}\n", table.text(), wrap(note, 0))
+    table.text() + &paragraph(note)
 }
 
 /// |CPU/wall − 1| of each CPU clock and the drift, by size.
 fn sizes(measured: &Measured) -> String {
-    let clocks = measured.disparities.iter().map(|of| Column::number(short(&of.clock)));
-    let header = ["SIZE", "TIME"].map(Column::number);
-    let drift = ["DESC/ASC", "RANDOM/ASC"].map(Column::number);
-    let mut table = Table::new(header.into_iter().chain(clocks).chain(drift));
+    let clocks = measured.disparities.iter().map(|of| Column::percent(short(&of.clock)));
+    let header = [Column::number("SIZE"), Column::time("TIME")].into_iter();
+    let drift = ["DESC/ASC", "RANDOM/ASC"].map(Column::change);
+    let mut table = Table::new(header.chain(clocks).chain(drift));
     for (place, drift) in measured.drift.iter().enumerate() {
         if !place.is_multiple_of(EVERY) && place + 1 != measured.drift.len() {
             continue;
         }
         let disparity = |of: &Disparity| {
             let size = of.sizes.iter().find(|size| size.steps == drift.steps);
-            size.and_then(OfSize::disparity).map_or_else(|| "-".into(), percent)
+            Value::from(size.and_then(OfSize::disparity))
         };
-        let mut row = vec![
-            format!("2^{}", drift.steps.ilog2()),
-            nanos(drift.steps as f64 * 1e9 / drift.best_hz.max(1.0)),
-        ];
-        row.extend(measured.disparities.iter().map(disparity));
-        row.extend([drift.descending, drift.random].map(|change| signed(change.median)));
-        table.row(row);
+        let time = drift.steps as f64 * 1e9 / drift.best_hz.max(1.0);
+        let disparities = measured.disparities.iter().map(disparity);
+        let changes = row![drift.descending.median, drift.random.median];
+        table.row(
+            row![format!("2^{}", drift.steps.ilog2()), time].into_iter().chain(disparities).chain(changes),
+        );
     }
     let note = "By size in steps: |CPU/wall - 1| of each CPU clock, and how much longer it takes when sizes descend \
                 or come at random than when they ascend.";
-    format!("{}{}\n", table.text(), wrap(note, 0))
+    table.text() + &paragraph(note)
 }
 
 fn short(clock: &str) -> &str {
@@ -156,84 +137,57 @@ fn ledger(ledgers: &[Ledger]) -> String {
         part("asleep", |ledger| Some(ledger.sleep_ns)),
     ];
     let asked = all(|ledger| Some(ledger.asked_sleep_ns)).unwrap_or(0) as f64 / wall;
-    let text =
-        format!("Where the time of a sample went: {} ({} asked for).", words.join(", "), percent(asked));
-    wrap(&text, 0) + "\n"
+    paragraph(format!(
+        "Where the time of a sample went: {} ({} asked for).",
+        words.join(", "),
+        percent(asked)
+    ))
 }
 
 fn csv(measured: &Measured) -> String {
     let mut table = Table::data(COLUMNS);
     for clock in &measured.clocks {
-        let mut fields = vec![
-            ("what", "clock".into()),
-            ("name", (&clock.clock).into()),
-            ("cost_ns", clock.cost_ns.into()),
-            ("step_ns", clock.step_ns.into()),
-            ("declared_ns", clock.declared_ns.into()),
-        ];
-        if let Some(seen) = clock.within.iter().copied().reduce(sum) {
-            fields.extend([
-                ("reads_within", seen.reads.into()),
-                ("backwards_within", seen.count.into()),
-                ("backwards_within_ns", seen.worst_ns.to_string().into()),
-            ]);
-        }
-        if let Some(seen) = clock.across {
-            fields.extend([
-                ("reads_across", seen.reads.into()),
-                ("backwards_across", seen.count.into()),
-                ("backwards_across_ns", seen.worst_ns.to_string().into()),
-            ]);
-        }
-        table.fields(fields);
+        let within = clock.within.iter().copied().reduce(sum);
+        fields!(table;
+            what = "clock", name = &clock.clock, cost_ns = clock.cost_ns, step_ns = clock.step_ns,
+            declared_ns = clock.declared_ns, reads_within = within.map(|seen| seen.reads),
+            backwards_within = within.map(|seen| seen.count),
+            backwards_within_ns = within.map(|seen| seen.worst_ns.to_string()),
+            reads_across = clock.across.map(|seen| seen.reads),
+            backwards_across = clock.across.map(|seen| seen.count),
+            backwards_across_ns = clock.across.map(|seen| seen.worst_ns.to_string()),
+        );
     }
     for of in &measured.disparities {
-        table.fields([
-            ("what", "inversions".into()),
-            ("name", (&of.clock).into()),
-            ("samples", of.sizes.iter().map(|size| size.times.len()).sum::<usize>().into()),
-            ("inverted", of.inverted.into()),
-            ("inverted_beyond_error", of.inverted_beyond_error.into()),
-        ]);
+        let samples: usize = of.sizes.iter().map(|size| size.times.len()).sum();
+        fields!(table;
+            what = "inversions", name = &of.clock, samples = samples, inverted = of.inverted,
+            inverted_beyond_error = of.inverted_beyond_error,
+        );
         for size in &of.sizes {
-            table.fields([
-                ("what", "disparity".into()),
-                ("name", (&of.clock).into()),
-                ("steps", size.steps.into()),
-                ("samples", size.times.len().into()),
-                ("disparity", size.disparity().into()),
-                ("disparity_low", size.quartiles().map(|(low, _)| low).into()),
-                ("disparity_high", size.quartiles().map(|(_, high)| high).into()),
-            ]);
+            fields!(table;
+                what = "disparity", name = &of.clock, steps = size.steps, samples = size.times.len(),
+                disparity = size.disparity(), disparity_low = size.quartiles().map(|(low, _)| low),
+                disparity_high = size.quartiles().map(|(_, high)| high),
+            );
         }
     }
     let ends = |of: &Change| Value::from((of.median, of.low, of.high));
     for drift in &measured.drift {
-        let reference = measured.relative.as_ref();
-        let reference =
-            reference.and_then(|relative| relative.sizes.iter().find(|size| size.steps == drift.steps));
-        table.fields([
-            ("what", "size".into()),
-            ("steps", drift.steps.into()),
-            ("descending", ends(&drift.descending)),
-            ("random", ends(&drift.random)),
-            ("best_hz", drift.best_hz.into()),
-            ("sd_hz", drift.sd_hz.into()),
-            ("reference_share", reference.map(|size| size.share).into()),
-            ("reference_sd", reference.map(|size| size.sd).into()),
-        ]);
+        let reference = measured.relative.iter().flat_map(|relative| &relative.sizes);
+        let reference = reference.into_iter().find(|size| size.steps == drift.steps);
+        fields!(table;
+            what = "size", steps = drift.steps, descending = ends(&drift.descending), random = ends(&drift.random),
+            best_hz = drift.best_hz, sd_hz = drift.sd_hz, reference_share = reference.map(|size| size.share),
+            reference_sd = reference.map(|size| size.sd),
+        );
     }
     for ledger in &measured.ledgers {
-        table.fields([
-            ("what", "sample".into()),
-            ("wall_ns", ledger.wall_ns.into()),
-            ("run_ns", ledger.run_ns.into()),
-            ("queue_ns", ledger.queue_ns.into()),
-            ("own_throttle_ns", ledger.own_throttle_ns.into()),
-            ("outer_throttle_ns", ledger.outer_throttle_ns.into()),
-            ("stolen_ns", ledger.stolen_ns.into()),
-            ("sleep_ns", ledger.sleep_ns.into()),
-        ]);
+        fields!(table;
+            what = "sample", wall_ns = ledger.wall_ns, run_ns = ledger.run_ns, queue_ns = ledger.queue_ns,
+            own_throttle_ns = ledger.own_throttle_ns, outer_throttle_ns = ledger.outer_throttle_ns,
+            stolen_ns = ledger.stolen_ns, sleep_ns = ledger.sleep_ns,
+        );
     }
     table.csv()
 }

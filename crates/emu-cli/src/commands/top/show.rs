@@ -2,7 +2,7 @@
 
 use emu_bench::columns;
 use emu_bench::numbers::span;
-use emu_bench::table::{Table, width, wrap};
+use emu_bench::table::{Table, notes, width};
 use emu_core::{Error, LiveSession, Result, Roots};
 use serde::Serialize;
 
@@ -54,8 +54,7 @@ pub(super) fn text(roots: &Roots, found: &[Found]) -> String {
     let room = width().saturating_sub(used);
     // Where the table is too wide, its last part has the names beside the numbers of the processes.
     let room = if room < LEAST { width() - PIDS } else { room };
-    let text = table(&|name| short(name, room)).text();
-    remarks.iter().fold(text, |text, remark| format!("{text}{}\n", wrap(remark, 0)))
+    table(&|name| short(name, room)).text() + &notes(&remarks)
 }
 
 /// The room for a name beside all other columns at their widest, in a table of the usual width.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use emu_bench::columns;
-use emu_bench::numbers::{percent, signed, span};
+use emu_bench::numbers::{percent, span};
 use emu_bench::report::{Axis, Chart, Point, Series};
 use emu_bench::table::Table;
+use emu_bench::{columns, row};
 use emu_core::{Delivered, Error, ErrorKind, Result, Speed, Stretch, Trace, input_file};
 use serde::Deserialize;
 
@@ -115,13 +115,12 @@ impl Shown {
     pub(super) fn text(&self) -> String {
         let steps: usize = self.lines.values().map(|line| line.steps.len()).sum();
         let mut table = Table::new(columns![
-            text "OF", number "FROM", number "FOR", number "ASKED", number "DELIVERED", number "ERROR",
+            text "OF", number "FROM", number "FOR", number "ASKED", number "DELIVERED", change "ERROR",
         ]);
         let mut row = |name: &str, from: f64, until: f64, asked: String, delivered: Option<Delivered>| {
             let [from, length] = [from, until - from].map(|s| span(Duration::from_secs_f64(s.max(0.0))));
-            let told = delivered.map(|seen| (between(seen.share, seen.low, seen.high), signed(seen.error)));
-            let (delivered, error) = told.unwrap_or_else(|| ("-".into(), "-".into()));
-            table.row([name.to_owned(), from, length, asked, delivered, error]);
+            let share = delivered.map(|seen| between(seen.share, seen.low, seen.high));
+            table.row(row![name, from, length, asked, share, delivered.map(|seen| seen.error)]);
         };
         for (name, line) in &self.lines {
             if steps <= LISTED {

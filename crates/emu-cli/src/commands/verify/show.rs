@@ -1,14 +1,13 @@
 //! How faithful methods are: as tables or as JSON, and the progress until then.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
-use emu_bench::columns;
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::record::About;
-use emu_bench::stats::{Band, Verdict};
-use emu_bench::table::{Table, wrap};
+use emu_bench::stats::{Band, Interval, Verdict};
+use emu_bench::table;
+use emu_bench::table::{paragraph, wrap};
 use emu_bench::verify::{
     Doubt, Emulated, Fairness, Finding, Outcome, Outliers, Plan, SessionEmulated, Spectrum,
 };
@@ -105,22 +104,28 @@ impl Section {
     }
 
     fn text(&self) -> String {
-        let mut text = title(self.method, &self.speed, &self.cpus);
-        if self.period_ns > 0 {
-            let _ = write!(text, ", period {}", span(Duration::from_nanos(self.period_ns)));
-        }
-        let mut table = Table::new(columns![
-            text "WORK", number "IDEAL", number "SPEED", number "ERROR", number "95% INTERVAL",
-            number "NOISE", number "STALL", text "VERDICT",
-        ]);
-        for finding in self.findings() {
-            table.row(row(finding));
-        }
-        let _ = write!(text, "\n\n{}", table.text());
-        for note in self.notes() {
-            let _ = writeln!(text, "{}", wrap(&note, 0));
-        }
-        text
+        let title = title(self.method, &self.speed, &self.cpus);
+        let period = match self.period_ns {
+            0 => String::new(),
+            period => format!(", period {}", span(Duration::from_nanos(period))),
+        };
+        let error = |ratio: f64| signed(ratio - 1.0);
+        let table = table! {
+            for finding in self.findings();
+            text "WORK" = name(finding),
+            percent "IDEAL" = finding.ideal,
+            percent "SPEED" = finding.ratio.estimate,
+            change "ERROR" = finding.relative.estimate - 1.0,
+            number "95% INTERVAL" = {
+                let Interval { low, high, .. } = finding.relative;
+                format!("{} to {}", error(low).trim_end_matches('%'), error(high))
+            },
+            percent "NOISE" = finding.floor,
+            number "STALL" = span(Duration::from_nanos(finding.longest_stall_ns)),
+            verdict "VERDICT" = finding.verdict,
+        };
+        let notes: String = self.notes().iter().map(paragraph).collect();
+        format!("{title}{period}\n\n{}{notes}", table.text())
     }
 
     fn notes(&self) -> Vec<String> {
@@ -143,64 +148,54 @@ impl Section {
             notes.push(format!("{} of {} periods were missed.", missed.0, missed.1));
         }
         for finding in self.findings() {
-            if let Verdict::NotEnoughData { pairs_needed } = finding.verdict {
-                let why = match (finding.doubt, pairs_needed.filter(|&pairs| pairs <= PAIRS_MOST.into())) {
-                    (Some(doubt), _) => doubt.to_string(),
-                    (None, Some(pairs)) => format!("{pairs} pairs would decide (--pairs)"),
-                    (None, None) => "the error is too near the tolerance to be decided".into(),
-                };
-                notes.push(format!("{}: not enough data: {why}.", name(finding)));
-            }
-            let Outliers { pairs, beyond } = finding.outliers;
-            if pairs > 0 && !matches!(finding.doubt, Some(Doubt::Outliers { .. })) {
-                notes.push(format!(
-                    "{}: {pairs} of {} pairs differ from the median by more than {}.",
-                    name(finding),
-                    finding.pairs,
-                    percent(beyond)
-                ));
-            }
-            if finding.late > 0 {
-                notes.push(format!(
-                    "{}: in {} windows the emulation stopped the work for longer than the time before them.",
-                    name(finding),
-                    finding.late
-                ));
-            }
-            if let Some(fairness) = finding.fairness.filter(Fairness::is_lost) {
-                notes.push(format!(
-                    "{}: shared less evenly, fairness {:.2}, natively {:.2}.",
-                    name(finding),
-                    fairness.emulated,
-                    fairness.native
-                ));
-            }
+            notes.extend(notes_of(finding).into_iter().map(|note| format!("{}: {note}", name(finding))));
         }
         notes.extend(self.disturbances());
         notes
     }
 
     fn disturbances(&self) -> Option<String> {
-        let disturbed: Vec<_> = self
-            .outcomes
-            .iter()
-            .flat_map(|outcome| &outcome.pairs)
-            .filter(|pair| !pair.taints.is_empty())
-            .collect();
+        let pairs = self.outcomes.iter().flat_map(|outcome| &outcome.pairs);
+        let disturbed: Vec<_> = pairs.filter(|pair| !pair.taints.is_empty()).collect();
         let kept = disturbed.iter().filter(|pair| pair.kept).count();
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for taint in disturbed.iter().flat_map(|pair| &pair.taints) {
             *kinds.entry(taint.kind()).or_default() += 1;
         }
         let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        let (kinds, again) = (kinds.join(", "), disturbed.len() - kept);
         (!disturbed.is_empty()).then(|| {
             format!(
-                "The machine was not quiet ({}): {} pairs were taken again, {kept} stayed disturbed and do not count.",
-                kinds.join(", "),
-                disturbed.len() - kept
+                "The machine was not quiet ({kinds}): {again} pairs were taken again, {kept} stayed disturbed and do not count."
             )
         })
     }
+}
+
+fn notes_of(finding: &Finding) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Verdict::NotEnoughData { pairs_needed } = finding.verdict {
+        let why = match (finding.doubt, pairs_needed.filter(|&pairs| pairs <= PAIRS_MOST.into())) {
+            (Some(doubt), _) => doubt.to_string(),
+            (None, Some(pairs)) => format!("{pairs} pairs would decide (--pairs)"),
+            (None, None) => "the error is too near the tolerance to be decided".into(),
+        };
+        notes.push(format!("not enough data: {why}."));
+    }
+    let (Outliers { pairs, beyond }, all, late) = (finding.outliers, finding.pairs, finding.late);
+    if pairs > 0 && !matches!(finding.doubt, Some(Doubt::Outliers { .. })) {
+        let beyond = percent(beyond);
+        notes.push(format!("{pairs} of {all} pairs differ from the median by more than {beyond}."));
+    }
+    if late > 0 {
+        notes.push(format!(
+            "in {late} windows the emulation stopped the work for longer than the time before them."
+        ));
+    }
+    if let Some(Fairness { emulated, native, .. }) = finding.fairness.filter(Fairness::is_lost) {
+        notes.push(format!("shared less evenly, fairness {emulated:.2}, natively {native:.2}."));
+    }
+    notes
 }
 
 /// `cpu-lim at 50% on CPU 0`.
@@ -210,27 +205,6 @@ pub(crate) fn title(method: MethodId, speed: &str, cpus: &CpuList) -> String {
 
 fn name(finding: &Finding) -> String {
     finding.cpu.map_or_else(|| finding.workload.clone(), |cpu| format!("{} {cpu}", finding.workload))
-}
-
-fn row(finding: &Finding) -> [String; 8] {
-    let error = |ratio: f64| signed(ratio - 1.0);
-    let relative = &finding.relative;
-    let verdict = match finding.verdict {
-        Verdict::Pass => "pass",
-        Verdict::Fail => "FAIL",
-        // Why is told below.
-        Verdict::NotEnoughData { .. } => "?",
-    };
-    [
-        name(finding),
-        percent(finding.ideal),
-        percent(finding.ratio.estimate),
-        error(relative.estimate),
-        format!("{} to {}", error(relative.low).trim_end_matches('%'), error(relative.high)),
-        finding.floor.map_or_else(|| "-".to_owned(), percent),
-        span(Duration::from_nanos(finding.longest_stall_ns)),
-        verdict.to_owned(),
-    ]
 }
 
 impl Report {
@@ -250,21 +224,19 @@ impl Report {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut text: String = self.sections.iter().map(|section| section.text() + "\n").collect();
-        for Refused { method, speed, cpus, unavailable } in &self.refused {
+        let sections = self.sections.iter().map(|section| section.text() + "\n");
+        let refused = self.refused.iter().map(|Refused { method, speed, cpus, unavailable }| {
             let refusal = format!("{method} cannot do {speed} on {cpus:#} here: {unavailable}");
-            let _ = writeln!(text, "{}", wrap(&refusal, 0));
-            let _ = writeln!(text, "{}\n", wrap(&format!("hint: {}", unavailable.hint), 2));
-        }
+            format!("{}{}\n\n", paragraph(refusal), wrap(&format!("hint: {}", unavailable.hint), 2))
+        });
         let tolerance = percent(self.settings.tolerance.high() - 1.0);
-        let _ = writeln!(
-            text,
+        let legend = format!(
             "SPEED: median of emulated by native, {} pairs or more. ERROR: against the ideal.\n\
              NOISE: what two native samples differ by. pass: interval and mean are within\n\
-             ±{tolerance}, and few windows far off; FAIL: the interval is outside; ?: undecided.",
+             ±{tolerance}, and few windows far off; FAIL: the interval is outside; ?: undecided.\n",
             self.settings.pairs
         );
-        text
+        sections.chain(refused).chain([legend]).collect()
     }
 }
 

@@ -1,17 +1,15 @@
 //! Calibrations laid over one another: a table and a figure.
 
-use std::fmt::Write as _;
-
-use emu_bench::columns;
 use emu_bench::numbers::signed;
 use emu_bench::record::Machine;
 use emu_bench::report::{Axis, Chart, Series};
-use emu_bench::table::{Table, wrap};
+use emu_bench::stats::Interval;
+use emu_bench::table;
+use emu_bench::table::paragraph;
 use emu_machine::calibrate::Compared;
 use serde::Serialize;
 
 use super::figures::{line, points};
-use super::r_squared;
 
 /// The comparison as JSON has it.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
@@ -21,37 +19,26 @@ pub(crate) struct Comparison<'a> {
 }
 
 pub(crate) fn text(compared: &[Compared], machines: &[&Machine]) -> String {
-    let mut table = Table::new(columns![
-        text "CALIBRATION", number "R²", number "INTERCEPT", number "SLOPE", number "MAX", number "PER CPU",
-        number "TO THE FIRST",
-    ]);
-    for one in compared {
-        let model = &one.model;
-        let per_cpu =
-            model.per_cpu.map(|rate| format!("{:.2} ±{:.2}", rate.estimate, (rate.high - rate.low) / 2.0));
-        let against = one
-            .against_first
-            .map(|ratio| format!("{} ±{:.1}", signed(ratio.estimate), (ratio.high - ratio.low) * 50.0));
-        table.row([
-            one.name.clone(),
-            r_squared(&model.fit),
-            format!("{:.2}", model.fit.intercept.interval.estimate),
-            format!("{:.2}", model.fit.slope.interval.estimate),
-            format!("{:.1}", model.max_gflops),
-            per_cpu.unwrap_or_else(|| "-".into()),
-            against.unwrap_or_else(|| "-".into()),
-        ]);
-    }
+    let half = |of: Interval| (of.high - of.low) / 2.0;
+    let table = table! {
+        for Compared { name, model, against_first, .. } in compared;
+        text "CALIBRATION" = name,
+        fixed(4) "R²" = model.fit.r_squared,
+        fixed(2) "INTERCEPT" = model.fit.intercept.interval.estimate,
+        fixed(2) "SLOPE" = model.fit.slope.interval.estimate,
+        fixed(1) "MAX" = model.max_gflops,
+        number "PER CPU" = model.per_cpu.map(|rate| format!("{:.2} ±{:.2}", rate.estimate, half(rate))),
+        number "TO THE FIRST" =
+            against_first.map(|ratio| format!("{} ±{:.1}", signed(ratio.estimate), half(ratio) * 100.0)),
+    };
     let threads = compared.first().map_or("", |one| one.threads.name());
     let note = format!(
         "GFLOPS, with threads {threads}, as they were measured. PER CPU: median of rate by quota, with half of its interval. \
          TO THE FIRST: mean difference of rates at the same quotas, with half of its interval of 95%."
     );
-    let mut text = format!("{}\n{}\n", table.text(), wrap(&note, 0));
-    for (one, machine) in compared.iter().zip(machines) {
-        let _ = writeln!(text, "{}", wrap(&format!("{}: {}.", one.name, setting(machine)), 0));
-    }
-    text
+    let settings = compared.iter().zip(machines);
+    let settings = settings.map(|(one, of)| paragraph(format!("{}: {}.", one.name, setting(of))));
+    format!("{}\n{}{}", table.text(), paragraph(note), settings.collect::<String>())
 }
 
 /// What of a machine sets its rates, as far as a record tells.

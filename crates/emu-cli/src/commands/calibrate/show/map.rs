@@ -1,7 +1,7 @@
 //! What equals a setting of another machine, in words.
 
 use emu_bench::numbers::{percent, significant};
-use emu_bench::table::wrap;
+use emu_bench::table::paragraph;
 use emu_machine::calibrate::{Doubt, Equivalent};
 
 pub(crate) fn text(found: &Equivalent) -> String {
@@ -19,7 +19,7 @@ pub(crate) fn text(found: &Equivalent) -> String {
     for doubt in &found.doubts {
         words += &in_doubt(doubt);
     }
-    wrap(&words, 0) + "\n"
+    paragraph(words)
 }
 
 fn in_doubt(doubt: &Doubt) -> String {

@@ -148,8 +148,9 @@ fn some_of_many_notes_are_shown_and_the_others_counted() {
 #[test]
 fn the_csv_has_every_sample_unrounded() {
     let line = "random,0.1,2,3,2.5,3.25,0.1,0.01,true,4,12.5,2750000000,0.25,,true";
-    assert_eq!(csv(&measured()).lines().nth(1), Some(line));
-    assert_eq!(COLUMNS.split(',').count(), line.split(',').count());
+    let csv = csv(&measured());
+    assert_eq!(csv.lines().nth(1), Some(line));
+    assert_eq!(csv.lines().next().map(|names| names.split(',').count()), Some(line.split(',').count()));
 }
 
 #[test]

@@ -7,13 +7,13 @@ use emu_core::Host;
 use emu_machine::cpu::{self, Cpu, CpuPlan, Steady};
 use emu_machine::kernel::arithmetic::Number;
 use emu_machine::tools::Domain;
-use emu_machine::{Event, series};
+use emu_machine::{Watch, series};
 
 use crate::commands::measure::beside::{CompareArgs, Compared};
 use crate::commands::measure::long;
 use crate::commands::measure::reference::{Rates, ReferenceArgs, Referred};
 use crate::exit::{Exit, Failure};
-use crate::measuring::{MeasureArgs, Measuring, SeriesArgs, Task};
+use crate::measuring::{MeasureArgs, SeriesArgs, Task, measured};
 use crate::options::option;
 use crate::{host, values};
 
@@ -66,17 +66,14 @@ pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
     let plan = CpuPlan::new(&host, args.measure.quick, &args.threads, seed);
     plan.check()?;
     let task = Task { name: NAME, options: option("threads", &args.threads), seed, plan: &plan };
-    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
-    let measured = cpu::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
     // An event of sysbench is none of the operations here: only how both grow with threads can be compared.
-    let measured =
-        measured.map(|cpu| Compared::of(Referred::new(cpu, reference, of_reference), &others, |_, _| None));
-    let show = |measured: &Compared<Referred<Cpu>>| {
+    let compared = |cpu| Compared::of(Referred::new(cpu, reference, of_reference), &others, |_, _| None);
+    let run = |watch: Watch<'_>| cpu::run(&plan, &host, watch).map(compared);
+    measured(&host, &args.measure, &task, run, |measured| {
         let Referred { result: cpu, .. } = &measured.result;
         let more = [measured.result.text(), measured.text(), show::growth(cpu, &others)].concat();
-        Ok(show::shown(cpu).followed_by(&more))
-    };
-    measuring.finish(measured, show)?;
+        show::shown(cpu).followed_by(&more)
+    })?;
     Ok(Exit::Success)
 }
 

@@ -1,11 +1,10 @@
 //! What CPUs calculate, as tables and figures.
 
-use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent, rate};
 use emu_bench::report::{Axis, Chart, Series};
-use emu_bench::row;
 use emu_bench::stats::Interval;
-use emu_bench::table::{Column, Table, Value, wrap};
+use emu_bench::table::{Column, Table, Value, paragraph};
+use emu_bench::{fields, row, table};
 use emu_machine::cpu::{Cpu, Peak, Units};
 use emu_machine::kernel::arithmetic::Work;
 use emu_machine::tools::{Figure, What};
@@ -16,6 +15,9 @@ use crate::output::Shown;
 /// Columns of threads that fit beside the others: the fewest, and the most.
 const FEWEST_SHOWN: usize = 1;
 const MOST_SHOWN: usize = 2;
+
+const COLUMNS: &str = "what,operation,threads,operations_per_s,wait_ns,wait_cycles,theoretical_per_s,share,samples,\
+theoretical_from";
 
 pub(crate) fn shown(cpu: &Cpu) -> Shown {
     Shown { text: text(cpu), csv: csv(cpu), figures: vec![("", chart(cpu))] }
@@ -36,13 +38,11 @@ fn text(cpu: &Cpu) -> String {
     for wait in &cpu.waits {
         let of = |threads: &usize| {
             let found = cpu.rates.iter().find(|rate| rate.work == wait.work && rate.threads == *threads);
-            found.map_or_else(|| "-".into(), |is| rate(is.operations_per_s, "op"))
+            Value::from(found.map(|is| rate(is.operations_per_s, "op")))
         };
-        let mut cells = vec![wait.work.name()];
-        cells.extend(threads.iter().map(of));
-        cells.push(nanos(wait.wait_ns));
-        cells.push(wait.wait_cycles.map_or_else(|| "-".into(), |cycles| format!("{cycles:.1}")));
-        table.row(cells);
+        let rates = threads.iter().map(of);
+        let last = row![nanos(wait.wait_ns), wait.wait_cycles.map(|cycles| format!("{cycles:.1}"))];
+        table.row(row![wait.work.name()].into_iter().chain(rates).chain(last));
     }
     let note = format!(
         "Many at a time: numbers of 64 bits, {} in a vector ({}). ×+ is one instruction and counts as two operations. One \
@@ -51,14 +51,14 @@ fn text(cpu: &Cpu) -> String {
         cpu.instruction_set,
         cpu.clock.map_or_else(String::new, |clock| format!(", at {clock}"))
     );
-    let mut text = format!("{}\n{}\n", table.text(), wrap(&note, 0));
+    let mut text = format!("{}\n{}", table.text(), paragraph(note));
     if !cpu.peaks.is_empty() {
-        text = format!("{text}\n{}", peaks(&cpu.peaks));
+        text = format!("{text}\n{}", peaks(&cpu.peaks).text());
     }
     for note in &cpu.notes {
-        text = format!("{text}\n{}\n", wrap(note, 0));
+        text = format!("{text}\n{}", paragraph(note));
     }
-    format!("{text}\n{}\n", wrap(&conclusion(cpu), 0))
+    format!("{text}\n{}", paragraph(conclusion(cpu)))
 }
 
 fn threads(cpu: &Cpu) -> Vec<usize> {
@@ -68,23 +68,17 @@ fn threads(cpu: &Cpu) -> Vec<usize> {
     threads
 }
 
-fn peaks(peaks: &[Peak]) -> String {
-    let mut table = Table::new(columns![
-        number "THREADS", number "CORES", number "UNITS", number "PEAK", number "BEST", number "SHARE",
-        text "UNITS AND PEAK FROM",
-    ]);
-    for peak in peaks {
-        table.row([
-            peak.threads.to_string(),
-            peak.cores.to_string(),
-            peak.units.count.to_string(),
-            peak.theoretical_per_s.map_or_else(|| "-".into(), |theoretical| rate(theoretical, "op")),
-            rate(peak.best_per_s, "op"),
-            peak.share.map_or_else(|| "-".into(), percent),
-            if peak.units.documented { "the CPU's model" } else { "what was measured" }.to_owned(),
-        ]);
+fn peaks(peaks: &[Peak]) -> Table {
+    table! {
+        for peak in peaks;
+        number "THREADS" = peak.threads,
+        number "CORES" = peak.cores,
+        number "UNITS" = peak.units.count,
+        number "PEAK" = peak.theoretical_per_s.map(|theoretical| rate(theoretical, "op")),
+        number "BEST" = rate(peak.best_per_s, "op"),
+        percent "SHARE" = peak.share,
+        text "UNITS AND PEAK FROM" = if peak.units.documented { "the CPU's model" } else { "what was measured" },
     }
-    table.text()
 }
 
 fn conclusion(cpu: &Cpu) -> String {
@@ -95,23 +89,22 @@ fn conclusion(cpu: &Cpu) -> String {
             units.count,
             cpu.lanes
         ),
-        Some(Peak { units: Units { refuted: Some(documented), count, .. }, threads, best_per_s, .. }) => {
-            format!(
-                "{threads} thread(s) make {} at best, which takes {count} units. The model that /proc/cpuinfo names has \
-             {documented}: it is wrong here, as it may be in a virtual machine, and the peak is not known.",
-                rate(*best_per_s, "op")
-            )
+        Some(Peak { units: Units { refuted, count, .. }, threads, best_per_s, alike, .. }) => {
+            let why = match refuted {
+                Some(documented) => format!(
+                    ", which takes {count} units. The model that /proc/cpuinfo names has {documented}: it is wrong here, as it \
+                     may be in a virtual machine, and the peak is not known."
+                ),
+                None if !alike => {
+                    "; they run on CPUs of different kinds, so that their peak is not known.".to_owned()
+                }
+                None => {
+                    "; how many units this CPU has is not documented here, so that its peak is not known."
+                        .to_owned()
+                }
+            };
+            format!("{threads} thread(s) make {} at best{why}", rate(*best_per_s, "op"))
         }
-        Some(peak) if !peak.alike => format!(
-            "{} thread(s) make {} at best; they run on CPUs of different kinds, so that their peak is not known.",
-            peak.threads,
-            rate(peak.best_per_s, "op")
-        ),
-        Some(peak) => format!(
-            "{} thread(s) make {} at best; how many units this CPU has is not documented here, so that its peak is not known.",
-            peak.threads,
-            rate(peak.best_per_s, "op")
-        ),
         None => "The core clock could not be measured, so that the peak is not known.".to_owned(),
     };
     let most = threads(cpu).last().copied().unwrap_or(1);
@@ -131,13 +124,11 @@ fn conclusion(cpu: &Cpu) -> String {
 
 /// How the work of another tool grows with threads beside that of integers here; empty for one number of threads.
 pub(crate) fn growth(cpu: &Cpu, others: &[Figure]) -> String {
-    let mut events: Vec<(usize, f64)> = others
-        .iter()
-        .filter_map(|figure| match figure.what {
-            What::Primes(threads) => Some((threads, figure.per_second)),
-            _ => None,
-        })
-        .collect();
+    let events = others.iter().filter_map(|figure| match figure.what {
+        What::Primes(threads) => Some((threads, figure.per_second)),
+        _ => None,
+    });
+    let mut events: Vec<_> = events.collect();
     events.sort_by_key(|(threads, _)| *threads);
     let (Some(&(fewest, least)), Some(&(most, all))) = (events.first(), events.last()) else {
         return String::new();
@@ -146,54 +137,37 @@ pub(crate) fn growth(cpu: &Cpu, others: &[Figure]) -> String {
         return String::new();
     }
     let rate = |threads: usize| {
-        let is_same =
-            |rate: &&emu_machine::cpu::Rate| (rate.work, rate.threads) == (Work::MIXED_INTEGERS, threads);
-        Some(cpu.rates.iter().find(is_same).filter(|rate| !rate.disturbed)?.operations_per_s)
+        let of = Work::MIXED_INTEGERS;
+        let found = cpu.rates.iter().find(|rate| (rate.work, rate.threads) == (of, threads));
+        found.filter(|rate| !rate.disturbed).map(|rate| rate.operations_per_s)
     };
     let here = rate(most).zip(rate(fewest)).map_or_else(
         || "that many were not measured here undisturbed".to_owned(),
         |(all, least)| format!("those of {} here {:.2} times", Work::MIXED_INTEGERS.name(), all / least),
     );
-    let words = format!(
+    paragraph(format!(
         "From {fewest} to {most} threads sysbench's events become {:.2} times as many, {here}.",
         all / least
-    );
-    wrap(&words, 0) + "\n"
+    ))
 }
 
 fn csv(cpu: &Cpu) -> String {
-    let mut table = Table::data(
-        "what,operation,threads,operations_per_s,wait_ns,wait_cycles,theoretical_per_s,share,samples,\
-         theoretical_from",
-    );
+    let mut table = Table::data(COLUMNS);
     for rate in &cpu.rates {
         let peak = cpu.peaks.iter().find(|peak| rate.work == Work::PEAK && peak.threads == rate.threads);
-        table.row(row![
-            "rate",
-            rate.work.name(),
-            rate.threads,
-            rate.operations_per_s,
-            Value::Missing,
-            Value::Missing,
-            peak.and_then(|peak| peak.theoretical_per_s),
-            peak.and_then(|peak| peak.share),
-            rate.samples.len(),
-            peak.and_then(|peak| peak.theoretical_per_s).map(|_| "model"),
-        ]);
+        let theoretical = peak.and_then(|peak| peak.theoretical_per_s);
+        fields!(table;
+            what = "rate", operation = rate.work.name(), threads = rate.threads,
+            operations_per_s = rate.operations_per_s, theoretical_per_s = theoretical,
+            share = peak.and_then(|peak| peak.share), samples = rate.samples.len(),
+            theoretical_from = theoretical.map(|_| "model"),
+        );
     }
     for wait in &cpu.waits {
-        table.row(row![
-            "wait",
-            wait.work.name(),
-            1_u64,
-            Value::Missing,
-            wait.wait_ns,
-            wait.wait_cycles,
-            Value::Missing,
-            Value::Missing,
-            wait.samples.len(),
-            Value::Missing,
-        ]);
+        fields!(table;
+            what = "wait", operation = wait.work.name(), threads = 1_u64, wait_ns = wait.wait_ns,
+            wait_cycles = wait.wait_cycles, samples = wait.samples.len(),
+        );
     }
     table.csv()
 }

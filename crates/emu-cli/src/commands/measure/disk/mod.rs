@@ -6,15 +6,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use emu_core::Host;
-use emu_machine::disk::{self, Column, Disk, DiskPlan, Operation, Outcome, Steady, Transfer};
+use emu_machine::disk::{self, Column, Disk, DiskPlan, Operation, Steady, Transfer};
 use emu_machine::tools::{Domain, What};
-use emu_machine::{Event, series};
+use emu_machine::{Watch, series};
 
 use crate::commands::measure::beside::{CompareArgs, Compared};
 use crate::commands::measure::long;
 use crate::commands::measure::peak::PeakArgs;
 use crate::exit::{Exit, Failure};
-use crate::measuring::{MeasureArgs, Measuring, SeriesArgs, Task};
+use crate::measuring::{MeasureArgs, SeriesArgs, Task, measured};
 use crate::options::option;
 use crate::{host, values};
 
@@ -85,28 +85,23 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
         + &option("threads", &args.threads)
         + &args.peak.option();
     let task = Task { name: NAME, options, seed, plan: &plan };
-    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
-    let measured = disk::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
-    let measured = measured.map(|mut disk| {
+    let compared = |mut disk: Disk| {
         let rates = disk.cells.iter().filter(|cell| cell.transfer.column == Column::Direct);
-        let rates = rates.filter_map(|cell| match &cell.outcome {
-            Outcome::Measured(measured) => Some((cell.transfer.name(), measured.bytes_per_s)),
-            Outcome::NotAvailable(_) => None,
-        });
+        let rates = rates.filter_map(|cell| Some((cell.transfer.name(), cell.measured()?.bytes_per_s)));
         let best = rates.max_by(|(_, a), (_, b)| a.total_cmp(b));
         disk.notes.extend(args.peak.note(best.as_ref().map(|(name, best)| (name.as_str(), *best))));
         Compared::of(disk, &others, here)
-    });
-    measuring.finish(measured, |measured| Ok(show::shown(&measured.result).followed_by(&measured.text())))?;
+    };
+    let run = |watch: Watch<'_>| disk::run(&plan, &host, watch).map(compared);
+    measured(&host, &args.measure, &task, run, |measured| {
+        show::shown(&measured.result).followed_by(&measured.text())
+    })?;
     Ok(Exit::Success)
 }
 
 fn here(disk: &Disk, what: &What) -> Option<f64> {
     let What::Disk(transfer) = what else { return None };
-    match &disk.cells.iter().find(|cell| cell.transfer == *transfer)?.outcome {
-        Outcome::Measured(measured) => Some(measured.bytes_per_s),
-        Outcome::NotAvailable(_) => None,
-    }
+    Some(disk.cells.iter().find(|cell| cell.transfer == *transfer)?.measured()?.bytes_per_s)
 }
 
 fn for_long(args: &DiskArgs, host: &Host, plan: series::SeriesPlan) -> Result<Exit, Failure> {

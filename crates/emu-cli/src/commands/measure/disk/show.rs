@@ -1,10 +1,9 @@
 //! What a disk does, as tables and figures.
 
-use emu_bench::distinct;
 use emu_bench::numbers::{nanos, percent, rate, size};
 use emu_bench::report::{Axis, Chart, Series};
-use emu_bench::row;
-use emu_bench::table::{self, Table, Value, wrap};
+use emu_bench::table::{self, Table, Value, paragraph};
+use emu_bench::{distinct, row};
 use emu_machine::disk::{Cell, Column, Disk, Latency, Measured, Operation, Order, Outcome, PACE, Transfer};
 
 use crate::commands::measure::of_samples;
@@ -33,19 +32,12 @@ fn text(disk: &Disk) -> String {
     for row in disk.cells.chunks(Column::ALL.len()) {
         let Some(Cell { transfer, .. }) = row.first() else { continue };
         let key = [size(transfer.block_bytes), kind(transfer)];
-        let mut cells = key.to_vec();
-        cells.push(transfer.threads.to_string());
-        cells.extend(
-            row.iter().map(|cell| of(cell).map_or_else(not_available, |is| rate(is.bytes_per_s, "B"))),
-        );
-        rates.row(cells);
+        let threads = [transfer.threads.to_string()];
+        let of = |cell: &Cell| cell.measured().map_or_else(not_available, |is| rate(is.bytes_per_s, "B"));
+        rates.row(key.iter().cloned().chain(threads).chain(row.iter().map(of)));
         if Some(transfer.threads) == fewest {
-            let mut cells = key.to_vec();
-            let latency = |cell: &Cell| of(cell)?.latency;
-            cells.extend(
-                row.iter().map(|cell| latency(cell).map_or_else(not_available, |is| usual_and_slow(&is))),
-            );
-            times.row(cells);
+            let of = |cell: &Cell| cell.measured()?.latency.map(usual_and_slow);
+            times.row(key.into_iter().chain(row.iter().map(|cell| of(cell).unwrap_or_else(not_available))));
         }
     }
     let threads = match fewest {
@@ -57,12 +49,10 @@ fn text(disk: &Disk) -> String {
          median, and what 99 in 100 do not exceed (n/a for fewer than 100).",
         percent(PACE)
     );
-    let mut text = format!("{}\n{}\n\n{}\n", rates.text(), wrap(&note, 0), times.text());
-    for reason in reasons(disk).into_iter().chain(left_out(disk)).chain(disk.notes.iter().cloned()) {
-        text.push_str(&wrap(&reason, 0));
-        text.push('\n');
-    }
-    format!("{text}\n{}\n", wrap(&conclusion(disk), 0))
+    let notes = reasons(disk).into_iter().chain(left_out(disk)).chain(disk.notes.iter().cloned());
+    let notes: String = notes.map(paragraph).collect();
+    let end = paragraph(conclusion(disk));
+    format!("{}\n{}\n{}\n{notes}\n{end}", rates.text(), paragraph(note), times.text())
 }
 
 /// `random write`
@@ -72,19 +62,12 @@ fn kind(transfer: &Transfer) -> String {
     format!("{order} {operation}")
 }
 
-fn of(cell: &Cell) -> Option<&Measured> {
-    match &cell.outcome {
-        Outcome::Measured(measured) => Some(measured),
-        Outcome::NotAvailable(_) => None,
-    }
-}
-
 fn not_available() -> String {
     "n/a".into()
 }
 
 /// `61.2µs 190µs`
-fn usual_and_slow(latency: &Latency) -> String {
+fn usual_and_slow(latency: Latency) -> String {
     let time = |ns: Option<u64>| ns.map_or_else(not_available, |ns| nanos(ns as f64));
     format!("{} {}", time(latency.p50_ns), time(latency.p99_ns))
 }
@@ -104,42 +87,30 @@ fn reasons(disk: &Disk) -> Vec<String> {
 
 /// Where times are too short because operations that would have been slower were not made.
 fn left_out(disk: &Disk) -> Vec<String> {
-    let of_cell = |cell: &Cell| {
-        let not_made = of(cell)?.not_made;
-        (not_made > 0).then(|| {
-            format!(
-                "{}: {not_made} operations were not made, as the disk had fallen too far behind; its times are \
-                 too short.",
-                cell.transfer.name()
-            )
-        })
-    };
-    disk.cells.iter().filter_map(of_cell).collect()
+    let cells = disk.cells.iter().filter_map(|cell| Some((cell.transfer.name(), cell.measured()?.not_made)));
+    let told = cells.filter(|(_, not_made)| *not_made > 0).map(|(name, not_made)| {
+        format!("{name}: {not_made} operations were not made, as the disk had fallen too far behind; its times are too short.")
+    });
+    told.collect()
 }
 
 fn conclusion(disk: &Disk) -> String {
     let find = |operation, column| {
-        let measured = disk
-            .cells
-            .iter()
-            .filter(move |cell| (cell.transfer.operation, cell.transfer.column) == (operation, column));
-        let all = measured.filter_map(|cell| Some((cell.transfer, of(cell)?)));
-        all.filter(|(_, measured)| !measured.is_disturbed())
+        let all = disk.cells.iter().filter_map(|cell| Some((cell.transfer, cell.measured()?)));
+        all.filter(move |(of, _)| (of.operation, of.column) == (operation, column))
+            .filter(|(_, measured)| !measured.is_disturbed())
     };
     let fastest = |operation, column| {
         find(operation, column).max_by(|(_, a), (_, b)| a.bytes_per_s.total_cmp(&b.bytes_per_s))
     };
-    let mut parts = Vec::new();
     let read = fastest(Operation::Read, Column::Direct);
-    if let (Some((_, read)), Some((_, write))) = (read, fastest(Operation::Write, Column::Direct)) {
-        parts.push(format!(
-            "Past the page cache this disk reads {} and writes {} at best",
-            rate(read.bytes_per_s, "B"),
-            rate(write.bytes_per_s, "B")
-        ));
-    } else {
-        parts.push("What this disk does without the page cache cannot be told here".into());
-    }
+    let mut text = match read.zip(fastest(Operation::Write, Column::Direct)) {
+        Some(((_, read), (_, write))) => {
+            let [read, write] = [read, write].map(|is| rate(is.bytes_per_s, "B"));
+            format!("Past the page cache this disk reads {read} and writes {write} at best")
+        }
+        None => "What this disk does without the page cache cannot be told here".into(),
+    };
     let small =
         |(transfer, _): &(Transfer, &Measured)| transfer.order == Order::Random && transfer.threads == 1;
     // Of the size that file systems and databases write, or the nearest to it.
@@ -147,14 +118,12 @@ fn conclusion(disk: &Disk) -> String {
     let durable = find(Operation::Write, Column::Durable)
         .filter(small)
         .min_by(|(a, _), (b, _)| far(a.block_bytes).total_cmp(&far(b.block_bytes)));
-    if let Some((transfer, measured)) = durable {
-        parts.push(format!(
-            "one thread makes {:.0} random writes of {} durable in a second",
-            measured.operations_per_s,
-            size(transfer.block_bytes)
-        ));
+    if let Some((transfer, Measured { operations_per_s, .. })) = durable {
+        let blocks = size(transfer.block_bytes);
+        text = format!(
+            "{text}; one thread makes {operations_per_s:.0} random writes of {blocks} durable in a second"
+        );
     }
-    let mut text = parts.join("; ");
     if let (Some((_, cached)), Some((_, direct))) = (fastest(Operation::Read, Column::Cached), read) {
         let times = cached.bytes_per_s / direct.bytes_per_s;
         text =
@@ -166,14 +135,9 @@ fn conclusion(disk: &Disk) -> String {
 fn csv(disk: &Disk) -> String {
     let mut table = Table::data(COLUMNS);
     for Cell { transfer, outcome } in &disk.cells {
-        let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-        let mut row = row![
-            transfer.block_bytes,
-            word(serde_json::json!(transfer.operation)),
-            word(serde_json::json!(transfer.order)),
-            transfer.threads,
-            transfer.column.name(),
-        ];
+        let (operation, order, column) =
+            (transfer.operation.name(), transfer.order.name(), transfer.column.name());
+        let mut row = row![transfer.block_bytes, operation, order, transfer.threads, column];
         match outcome {
             Outcome::Measured(measured) => {
                 row.extend(row![measured.bytes_per_s, measured.operations_per_s, measured.samples.len()]);
@@ -199,32 +163,23 @@ fn times(latency: Option<&Latency>) -> Vec<Value> {
 
 fn chart(disk: &Disk, order: Order) -> Chart {
     let fewest = disk.cells.iter().map(|cell| cell.transfer.threads).min().unwrap_or(1);
-    let mut series = Vec::new();
-    for (operation, name) in [(Operation::Read, "read"), (Operation::Write, "write")] {
-        for column in Column::ALL {
-            let of_series = disk.cells.iter().filter(|cell| {
-                let is = cell.transfer;
-                (is.operation, is.column, is.order, is.threads) == (operation, column, order, fewest)
-            });
-            let point = |cell: &Cell| {
-                let is = of(cell)?;
-                let rates: Vec<_> = is.counting().map(|sample| sample.bytes_per_s).collect();
-                let point = of_samples(cell.transfer.block_bytes as f64, is.bytes_per_s, &rates, 1e6);
-                Some(point.open(is.is_disturbed()))
-            };
-            let points: Vec<_> = of_series.filter_map(point).collect();
-            if !points.is_empty() {
-                series.push(Series::curve(format!("{name}, {}", column.name()), points));
-            }
-        }
-    }
-    let order = if order == Order::Random { "random" } else { "sequential" };
-    Chart::new(
-        format!("disk: {order} transfers, {fewest} thread(s)"),
-        Axis::log("block, bytes"),
-        Axis::log("MB/s"),
-        series,
-    )
+    let kinds = [Operation::Read, Operation::Write].into_iter();
+    let kinds = kinds.flat_map(|operation| Column::ALL.map(|column| (operation, column)));
+    let series = kinds.filter_map(|(operation, column)| {
+        let points = disk.cells.iter().filter_map(|Cell { transfer: of, outcome }| {
+            let is_of_it =
+                (of.operation, of.column, of.order, of.threads) == (operation, column, order, fewest);
+            let Outcome::Measured(is) = outcome else { return None };
+            let rates: Vec<_> = is.counting().map(|sample| sample.bytes_per_s).collect();
+            let point = of_samples(of.block_bytes as f64, is.bytes_per_s, &rates, 1e6);
+            is_of_it.then(|| point.open(is.is_disturbed()))
+        });
+        let points: Vec<_> = points.collect();
+        let name = format!("{}, {}", operation.name(), column.name());
+        (!points.is_empty()).then(|| Series::curve(name, points))
+    });
+    let title = format!("disk: {} transfers, {fewest} thread(s)", order.name());
+    Chart::new(title, Axis::log("block, bytes"), Axis::log("MB/s"), series.collect())
 }
 
 #[cfg(test)]

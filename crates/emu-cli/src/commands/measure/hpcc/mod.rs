@@ -5,6 +5,7 @@ mod show;
 use std::path::PathBuf;
 
 use clap::Args;
+use emu_machine::Watch;
 use emu_machine::hpcc::{self, HpccPlan, Kernel, Measured, ORDERS, Share, without_counterpart};
 use emu_machine::kernel::random_access::THREADS_MAX;
 use emu_machine::tools::{Domain, What};
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use crate::commands::measure::beside::{CompareArgs, Compared};
 use crate::exit::{Exit, Failure};
-use crate::measuring::{Document, MeasureArgs, Measuring, Task};
+use crate::measuring::{Document, MeasureArgs, Task, measured};
 use crate::options::option;
 use crate::{host, values};
 
@@ -92,17 +93,15 @@ pub(crate) fn hpcc(args: &HpccArgs) -> Result<Exit, Failure> {
     }
     let options = option("threads", &args.threads) + &option("sizes", &args.sizes);
     let task = Task { name: NAME, options, seed, plan: &plan };
-    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
-    let measured = hpcc::measure(&plan, &host, &mut |event| measuring.watch(event));
-    let measured = measured.map(|measured| {
+    let compared = |measured: Measured| {
         let reference = reference.map(|there| Reference::of(&measured, &there));
         Compared::of(Outcome { measured, reference }, &others, here)
-    });
-    let show = |compared: &Compared<Outcome>| {
-        let Outcome { measured, reference } = &compared.result;
-        Ok(show::shown(measured, reference.as_ref()).followed_by(&compared.text()))
     };
-    let measured = measuring.finish(measured, show)?;
+    let run = |watch: Watch<'_>| hpcc::measure(&plan, &host, watch).map(compared);
+    let measured = measured(&host, &args.measure, &task, run, |compared| {
+        let Outcome { measured, reference } = &compared.result;
+        show::shown(measured, reference.as_ref()).followed_by(&compared.text())
+    })?;
     Ok(if measured.result.measured.passed() { Exit::Success } else { Exit::NotVerified })
 }
 

@@ -2,17 +2,13 @@
 
 mod series;
 
-use emu_bench::columns;
 use emu_bench::report::{Axis, Chart, Point, Series};
-use emu_bench::row;
-use emu_bench::table::{Table, notes, wrap};
+use emu_bench::table::{notes, paragraph};
+use emu_bench::{data, table};
 use emu_machine::hpcc::{Measured, Row, Share};
 
 use super::Reference;
 use crate::output::Shown;
-
-const COLUMNS: &str = "kernel,threads,size,unit,best,median,least,runs,worst_error,passed,order,sd,percent_of_reference,\
-percent_sd,percent_low,percent_high,disturbed";
 
 pub(super) fn shown(measured: &Measured, reference: Option<&Reference>) -> Shown {
     let is_series = measured.rows.iter().any(|row| row.order.is_some());
@@ -26,32 +22,22 @@ pub(super) fn shown(measured: &Measured, reference: Option<&Reference>) -> Shown
 }
 
 fn text(measured: &Measured) -> String {
-    let mut table = Table::new(columns![
-        text "KERNEL", number "THREADS", number "SIZE", number "BEST", number "MEDIAN", text "UNIT",
-        number "ERROR", text "RESULT",
-    ]);
-    for row in &measured.rows {
-        table.row([
-            row.kernel.name().to_owned(),
-            row.threads.to_string(),
-            size(row.size),
-            billions(row.best),
-            billions(row.median),
-            row.kernel.unit().to_owned(),
-            row.worst().map_or_else(|| "-".into(), |error| format!("{error:.3}")),
-            if row.passed { "passed" } else { "WRONG" }.to_owned(),
-        ]);
-    }
+    let table = table! {
+        for row in &measured.rows;
+        text "KERNEL" = row.kernel.name(),
+        number "THREADS" = row.threads,
+        number "SIZE" = size(row.size),
+        number "BEST" = billions(row.best),
+        number "MEDIAN" = billions(row.median),
+        text "UNIT" = row.kernel.unit(),
+        fixed(3) "ERROR" = row.worst(),
+        text "RESULT" = if row.passed { "passed" } else { "WRONG" },
+    };
     let note = "ERROR: scaled residual, to be below 16; of random-access words that are wrong, of which 1% may be; \
                 STREAM has a rule for every element. FFT: one transform for each thread. PTRANS: HPCC itself reports \
                 the least of its runs, which is in the CSV.";
-    format!(
-        "{}\n{}\n{}\n{}\n",
-        table.text(),
-        wrap(note, 0),
-        notes(&measured.notes),
-        wrap(&measured.conclusion, 0)
-    )
+    let end = paragraph(&measured.conclusion);
+    format!("{}\n{}{}\n{end}", table.text(), paragraph(note), notes(&measured.notes))
 }
 
 /// `6000`, `2^24`.
@@ -71,34 +57,21 @@ fn billions(rate: f64) -> String {
 }
 
 fn csv(measured: &Measured, reference: Option<&Reference>) -> String {
-    let mut table = Table::data(COLUMNS);
-    for row in &measured.rows {
-        let share = reference.and_then(|reference| {
-            let is_same = |share: &&Share| {
-                (share.kernel, share.threads, share.order) == (row.kernel, row.threads, row.order)
-            };
-            reference.shares.iter().find(is_same)
-        });
-        table.row(row![
-            row.kernel.name(),
-            row.threads,
-            row.size,
-            row.kernel.unit(),
-            row.best / 1e9,
-            row.median / 1e9,
-            row.least() / 1e9,
-            row.runs.len(),
-            row.worst(),
-            row.passed,
-            row.order,
-            row.sd() / 1e9,
-            share.map(|share| share.share * 100.0),
-            share.map(|share| share.sd * 100.0),
-            share.and_then(|share| Some(share.of_means?.low * 100.0)),
-            share.and_then(|share| Some(share.of_means?.high * 100.0)),
-            row.runs.iter().filter(|run| run.disturbed).count(),
-        ]);
-    }
+    let share = |row: &Row| {
+        let of = |share: &Share| (share.kernel, share.threads, share.order);
+        reference?.shares.iter().find(|share| of(share) == (row.kernel, row.threads, row.order))
+    };
+    let table = data! {
+        for row in &measured.rows;
+        kernel = row.kernel.name(), threads, size, unit = row.kernel.unit(), best = row.best / 1e9,
+        median = row.median / 1e9, least = row.least() / 1e9, runs = row.runs.len(), worst_error = row.worst(),
+        passed, order, sd = row.sd() / 1e9,
+        percent_of_reference = share(row).map(|share| share.share * 100.0),
+        percent_sd = share(row).map(|share| share.sd * 100.0),
+        percent_low = share(row).and_then(|share| Some(share.of_means?.low * 100.0)),
+        percent_high = share(row).and_then(|share| Some(share.of_means?.high * 100.0)),
+        disturbed = row.runs.iter().filter(|run| run.disturbed).count(),
+    };
     table.csv()
 }
 
@@ -175,7 +148,9 @@ mod tests {
     #[test]
     fn the_csv_has_a_line_for_each_row_and_is_not_rounded() {
         let csv = csv(&measured(), None);
-        assert_eq!(csv.lines().next(), Some(COLUMNS));
+        let columns = "kernel,threads,size,unit,best,median,least,runs,worst_error,passed,order,sd,percent_of_reference,\
+                       percent_sd,percent_low,percent_high,disturbed";
+        assert_eq!(csv.lines().next(), Some(columns));
         let sd = measured().rows[1].sd() / 1e9;
         let line = format!("linpack,1,134217728,GFLOPS,12.34,12,11,2,0.00234,true,,{sd},,,,,0");
         assert_eq!(csv.lines().nth(2), Some(line.as_str()));

@@ -5,11 +5,11 @@ mod show;
 use std::time::Duration;
 
 use emu_core::{Error, Host, Result};
+use emu_machine::Watch;
 use emu_machine::series::{Series, SeriesPlan};
-use emu_machine::{Event, Watch};
 
 use crate::exit::{Exit, Failure};
-use crate::measuring::{MeasureArgs, Measuring, Task};
+use crate::measuring::{MeasureArgs, Task, measured};
 use crate::options::option;
 use crate::values::exact;
 
@@ -37,9 +37,7 @@ pub(super) fn take(
     let plan = *task.plan;
     let [length, every] = [plan.length_ns, plan.every_ns].map(|ns| exact(Duration::from_nanos(ns)));
     let task = Task { options: task.options + &option("for", [length]) + &option("every", [every]), ..task };
-    let mut measuring = Measuring::begin(host, args, &task)?;
-    let measured = run(plan, &mut |event: Event<'_>| measuring.watch(event));
-    measuring.finish(measured, |series| Ok(show::shown(series)))?;
+    measured(host, args, &task, |watch| run(plan, watch), show::shown)?;
     Ok(Exit::Success)
 }
 

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use emu_bench::columns;
 use emu_bench::numbers::{percent, prefix, rate, span};
 use emu_bench::report::{Axis, Chart, Point, Series as Drawn};
-use emu_bench::row;
-use emu_bench::table::{Table, notes, wrap};
+use emu_bench::table::{notes, paragraph};
+use emu_bench::{data, table};
 use emu_machine::series::Series;
 
 use crate::output::Shown;
@@ -19,37 +18,35 @@ pub(crate) fn shown(series: &Series) -> Shown {
 
 fn text(series: &Series) -> String {
     let dips = &series.dips;
-    let mut facts = Table::new(columns![text "SERIES", text ""]);
-    let mut fact = |name: &str, value: String| facts.row([name.to_owned(), value]);
-    fact("work", series.what.clone());
-    fact("samples", format!("{}, each {}", series.rates.len(), seconds(series.every_s)));
-    fact("median", rate(dips.median, &series.unit));
     let below =
         if dips.threshold > 0.0 { rate(dips.threshold, &series.unit) } else { "cannot be told".into() };
-    fact("samples scatter by", percent(dips.scatter));
-    fact("a dip is below", below);
-    fact("dips", dips.dips.len().to_string());
-    fact("share of the time", percent(dips.share));
-    fact("work lost in them", percent(dips.lost_share));
-    fact("period", series.period_s().map_or_else(|| "none".into(), seconds));
-    let mut text = facts.text();
+    let facts = [
+        ("work", series.what.clone()),
+        ("samples", format!("{}, each {}", series.rates.len(), seconds(series.every_s))),
+        ("median", rate(dips.median, &series.unit)),
+        ("samples scatter by", percent(dips.scatter)),
+        ("a dip is below", below),
+        ("dips", dips.dips.len().to_string()),
+        ("share of the time", percent(dips.share)),
+        ("work lost in them", percent(dips.lost_share)),
+        ("period", series.period_s().map_or_else(|| "none".into(), seconds)),
+    ];
+    let mut text = table! { for (name, fact) in facts; text "SERIES" = name, text "" = fact }.text();
     if !dips.dips.is_empty() {
         let mut deepest: Vec<_> = dips.dips.iter().collect();
         deepest.sort_by(|a, b| a.lowest.total_cmp(&b.lowest));
-        let mut table = Table::new(columns![number "AT", number "LENGTH", number "OF THE MEDIAN"]);
-        for dip in deepest.iter().take(LISTED) {
-            table.row([
-                seconds(dip.begin as f64 * series.every_s),
-                seconds(dip.values as f64 * series.every_s),
-                percent(dip.lowest),
-            ]);
-        }
+        let table = table! {
+            for dip in deepest.iter().take(LISTED);
+            number "AT" = seconds(dip.begin as f64 * series.every_s),
+            number "LENGTH" = seconds(dip.values as f64 * series.every_s),
+            percent "OF THE MEDIAN" = dip.lowest,
+        };
         text = format!("{text}\n{}", table.text());
     }
     if !series.notes.is_empty() {
         text = format!("{text}\n{}", notes(&series.notes));
     }
-    format!("{text}\n{}\n", wrap(&conclusion(series), 0))
+    format!("{text}\n{}", paragraph(conclusion(series)))
 }
 
 fn conclusion(series: &Series) -> String {
@@ -91,13 +88,11 @@ fn seconds(seconds: f64) -> String {
 }
 
 fn csv(series: &Series) -> String {
-    let mut table = Table::data("at_s,rate,dipped,disturbed");
-    for (number, rate) in series.rates.iter().enumerate() {
-        let dipped = *rate < series.dips.threshold;
-        let disturbed = series.disturbed_steps.contains(&number);
-        let at_s = number as f64 * series.every_s;
-        table.row(row![at_s, *rate, dipped, disturbed]);
-    }
+    let table = data! {
+        for step in series.rates.iter().enumerate();
+        at_s = step.0 as f64 * series.every_s, rate = *step.1, dipped = *step.1 < series.dips.threshold,
+        disturbed = series.disturbed_steps.contains(&step.0),
+    };
     table.csv()
 }
 
@@ -109,9 +104,8 @@ fn chart(series: &Series) -> Chart {
     let end = series.rates.len() as f64 * series.every_s;
     let threshold = series.dips.threshold / scale;
     let y = Axis::linear(format!("rate, {prefix}{}/s", series.unit));
-    let mut chart = Chart::new(&series.what, Axis::linear("time, s"), y, vec![Drawn::line("rate", all)]);
-    chart.ideal = Some((vec![(0.0, threshold), (end, threshold)], "a dip is below".into()));
-    chart
+    Chart::new(&series.what, Axis::linear("time, s"), y, vec![Drawn::line("rate", all)])
+        .with_ideal("a dip is below", vec![(0.0, threshold), (end, threshold)])
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use emu_core::Host;
 use emu_machine::kernel::stream::Kernel;
 use emu_machine::memory::{self, Memory, MemoryPlan, Steady};
 use emu_machine::tools::{Domain, What};
-use emu_machine::{Event, series};
+use emu_machine::{Watch, series};
 
 use crate::commands::measure::beside::{CompareArgs, Compared};
 use crate::commands::measure::long;
 use crate::commands::measure::peak::PeakArgs;
 use crate::commands::measure::reference::{Rates, ReferenceArgs, Referred};
 use crate::exit::{Exit, Failure};
-use crate::measuring::{Document, MeasureArgs, Measuring, SeriesArgs, Task};
+use crate::measuring::{Document, MeasureArgs, SeriesArgs, Task, measured};
 use crate::options::option;
 use crate::{host, values};
 
@@ -77,9 +77,7 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
     }
     plan.check()?;
     let task = Task { name: NAME, options, seed, plan: &plan };
-    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
-    let measured = memory::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
-    let measured = measured.map(|mut memory| {
+    let compared = |mut memory: Memory| {
         let triads = memory.stream.iter().filter_map(|run| run.best_bytes_per_s.last().copied());
         let note = if memory.size.obeys_rule() {
             args.peak.note(triads.reduce(f64::max).map(|best| ("Triad", best)))
@@ -91,12 +89,12 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
         let is_alike = there.is_none_or(|there| memory.size.is_alike(there.array_bytes));
         let memory = Referred::new(memory, reference, |memory| of_reference(memory, is_alike));
         Compared::of(memory, &others, |memory, what| here(&memory.result, what))
-    });
-    let show = |measured: &Compared<Referred<Memory>>| {
-        let more = measured.result.text() + &measured.text();
-        Ok(show::shown(&measured.result.result).followed_by(&more))
     };
-    measuring.finish(measured, show)?;
+    let run = |watch: Watch<'_>| memory::run(&plan, &host, watch).map(compared);
+    measured(&host, &args.measure, &task, run, |measured| {
+        let more = measured.result.text() + &measured.text();
+        show::shown(&measured.result.result).followed_by(&more)
+    })?;
     Ok(Exit::Success)
 }
 

@@ -1,11 +1,10 @@
 //! What memory does, as tables and figures.
 
-use emu_bench::columns;
 use emu_bench::numbers::{nanos, rate, size};
 use emu_bench::report::{Axis, Chart, Series};
-use emu_bench::row;
 use emu_bench::stream::Kernel;
-use emu_bench::table::{Column, Table, Value, notes, wrap};
+use emu_bench::table::{Column, Table, notes, paragraph};
+use emu_bench::{columns, fields, row, table};
 use emu_machine::memory::{Latency, Memory};
 
 use crate::commands::measure::of_samples;
@@ -25,63 +24,43 @@ fn text(memory: &Memory) -> String {
         let random = memory.copies.iter().find(|other| {
             other.random && (other.block_bytes, other.threads) == (copy.block_bytes, copy.threads)
         });
-        let mut cells = vec![size(copy.block_bytes), copy.threads.to_string()];
-        for copy in [Some(copy), random] {
-            cells.push(copy.map_or_else(|| "-".into(), |copy| rate(copy.bytes_per_s, "B")));
-            cells.push(copy.map_or_else(|| "-".into(), |copy| nanos(copy.block_ns)));
-        }
-        copies.row(cells);
+        let times = [Some(copy), random].map(|copy| {
+            row![copy.map(|copy| rate(copy.bytes_per_s, "B")), copy.map(|copy| nanos(copy.block_ns))]
+        });
+        copies.row(row![size(copy.block_bytes), copy.threads].into_iter().chain(times.concat()));
     }
     let kernels = Kernel::ALL.map(|kernel| Column::number(kernel.name().to_uppercase()));
-    let first = [Column::text("STREAM")];
-    let mut stream = Table::new(first.into_iter().chain(kernels));
+    let mut stream = Table::new([Column::text("STREAM")].into_iter().chain(kernels));
     for run in &memory.stream {
         let name = if run.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", run.threads) };
-        stream.row(
-            [name].into_iter().chain(run.best_bytes_per_s.map(|best| rate(best, "B"))).collect::<Vec<_>>(),
-        );
+        stream.row([name].into_iter().chain(run.best_bytes_per_s.map(|best| rate(best, "B"))));
     }
-    let mut loads = Table::new(columns![
-        number "LOADS FROM", number "A LOAD", number "CYCLES", text "FITS",
-    ]);
-    for latency in &memory.latencies {
-        loads.row([
-            size(latency.working_set_bytes),
-            nanos(latency.load_ns),
-            latency.load_cycles.map_or_else(|| "-".into(), |cycles| format!("{cycles:.1}")),
-            fits(memory, latency),
-        ]);
-    }
-    let array = memory.size.array_bytes;
+    let loads = table! {
+        for latency in &memory.latencies;
+        number "LOADS FROM" = size(latency.working_set_bytes),
+        time "A LOAD" = latency.load_ns,
+        fixed(1) "CYCLES" = latency.load_cycles,
+        text "FITS" = fits(memory, latency),
+    };
     let rule = if memory.size.obeys_rule() {
-        "four times the last-level caches, as STREAM demands".to_owned()
+        "four times the last-level caches, as STREAM demands"
     } else {
-        "less than four times the last-level caches: caches help".to_owned()
+        "less than four times the last-level caches: caches help"
     };
     let note = format!(
         "Arrays of {} each, {rule}. Copies count the bytes copied, STREAM those read and written; copies of a few bytes \
          are mostly the time to work out where the next block lies. A load waits for the one before it, and misses of \
          the TLB count.",
-        size(array)
+        size(memory.size.array_bytes)
     );
-    format!(
-        "{}\n{}\n{}\n{}\n{}\n{}\n",
-        copies.text(),
-        stream.text(),
-        loads.text(),
-        wrap(&note, 0),
-        notes(&memory.notes),
-        wrap(&conclusion(memory), 0)
-    )
+    let tables = [copies, stream, loads].map(|table| table.text() + "\n").concat();
+    format!("{tables}{}{}\n{}", paragraph(note), notes(&memory.notes), paragraph(conclusion(memory)))
 }
 
-fn fits(memory: &Memory, latency: &Latency) -> String {
+fn fits(memory: &Memory, latency: &Latency) -> Option<String> {
     let cache = memory.caches.iter().find(|cache| latency.working_set_bytes <= cache.bytes);
-    match cache {
-        Some(cache) => format!("L{}", cache.level),
-        None if memory.caches.is_empty() => "-".into(),
-        None => "no cache".into(),
-    }
+    let in_none = || (!memory.caches.is_empty()).then(|| "no cache".to_owned());
+    cache.map(|cache| format!("L{}", cache.level)).or_else(in_none)
 }
 
 fn conclusion(memory: &Memory) -> String {
@@ -114,42 +93,25 @@ fn conclusion(memory: &Memory) -> String {
 fn csv(memory: &Memory) -> String {
     let mut table = Table::data("what,name,bytes,threads,bytes_per_s,time_ns,cycles,samples");
     for copy in &memory.copies {
-        table.row(row![
-            "copy",
-            if copy.random { "random" } else { "sequential" },
-            copy.block_bytes,
-            copy.threads,
-            copy.bytes_per_s,
-            copy.block_ns,
-            Value::Missing,
-            copy.samples.len(),
-        ]);
+        fields!(table;
+            what = "copy", name = if copy.random { "random" } else { "sequential" }, bytes = copy.block_bytes,
+            threads = copy.threads, bytes_per_s = copy.bytes_per_s, time_ns = copy.block_ns,
+            samples = copy.samples.len(),
+        );
     }
     for run in &memory.stream {
         for (kernel, best) in Kernel::ALL.iter().zip(run.best_bytes_per_s) {
-            table.row(row![
-                "stream",
-                kernel.name(),
-                memory.size.array_bytes,
-                run.threads,
-                best,
-                Value::Missing,
-                Value::Missing,
-                run.passes.rates(*kernel).len(),
-            ]);
+            fields!(table;
+                what = "stream", name = kernel.name(), bytes = memory.size.array_bytes, threads = run.threads,
+                bytes_per_s = best, samples = run.passes.rates(*kernel).len(),
+            );
         }
     }
     for latency in &memory.latencies {
-        table.row(row![
-            "load",
-            Value::Missing,
-            latency.working_set_bytes,
-            1_u64,
-            Value::Missing,
-            latency.load_ns,
-            latency.load_cycles,
-            latency.samples.len(),
-        ]);
+        fields!(table;
+            what = "load", bytes = latency.working_set_bytes, threads = 1_u64, time_ns = latency.load_ns,
+            cycles = latency.load_cycles, samples = latency.samples.len(),
+        );
     }
     table.csv()
 }

@@ -1,9 +1,8 @@
 //! Rates over a series of sizes, and percentages of a reference's.
 
-use emu_bench::columns;
-use emu_bench::distinct;
 use emu_bench::report::{Axis, Chart, Point, Series};
-use emu_bench::table::{Table, wrap};
+use emu_bench::table::paragraph;
+use emu_bench::{distinct, table};
 use emu_machine::hpcc::{Kernel, Measured, Share};
 use emu_machine::kernel::stream;
 
@@ -70,23 +69,16 @@ pub(super) fn reference_chart(reference: &Reference) -> Chart {
 }
 
 pub(super) fn reference_text(reference: &Reference) -> String {
-    let mut table = Table::new(columns![
-        text "KERNEL", number "THREADS", number "SIZE", number "THERE", text "UNIT",
-        number "OF THE REFERENCE", number "MEANS, 95%",
-    ]);
-    for share in &reference.shares {
-        table.row([
-            share.kernel.name().to_owned(),
-            share.threads.to_string(),
-            size(share.size),
-            billions(share.there),
-            share.kernel.unit().to_owned(),
-            format!("{:.1}%", share.share * 100.0),
-            share
-                .of_means
-                .map_or_else(|| "-".into(), |of| format!("{:.1} to {:.1}%", of.low * 100.0, of.high * 100.0)),
-        ]);
-    }
+    let table = table! {
+        for share in &reference.shares;
+        text "KERNEL" = share.kernel.name(),
+        number "THREADS" = share.threads,
+        number "SIZE" = size(share.size),
+        number "THERE" = billions(share.there),
+        text "UNIT" = share.kernel.unit(),
+        number "OF THE REFERENCE" = format!("{:.1}%", share.share * 100.0),
+        number "MEANS, 95%" = share.of_means.map(|of| format!("{:.1} to {:.1}%", of.low * 100.0, of.high * 100.0)),
+    };
     let mut note = format!(
         "The reference is of {}. Best rate by best rate; beside it the interval of the ratio of mean rates, of the runs \
          that nobody has disturbed where there are some.",
@@ -99,5 +91,5 @@ pub(super) fn reference_text(reference: &Reference) -> String {
     for disturbed in &reference.disturbed {
         note.extend([" Of the reference itself: ", disturbed]);
     }
-    format!("\n{}\n{}\n", table.text(), wrap(&note, 0))
+    format!("\n{}\n{}", table.text(), paragraph(note))
 }
