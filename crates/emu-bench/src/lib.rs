@@ -57,6 +57,17 @@ pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     })
 }
 
+/// Values in groups of those that are alike, in the order in which the first of each comes.
+pub fn grouped<T>(values: impl IntoIterator<Item = T>, are_alike: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
+    values.into_iter().fold(Vec::new(), |mut groups: Vec<Vec<T>>, value| {
+        match groups.iter_mut().find(|group| group.first().is_some_and(|first| are_alike(first, &value))) {
+            Some(group) => group.push(value),
+            None => groups.push(vec![value]),
+        }
+        groups
+    })
+}
+
 /// Words as in a sentence: `a, b and c`.
 pub fn listed(words: &[impl AsRef<str>]) -> String {
     let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();

@@ -1,7 +1,7 @@
 //! What the host says of its caches and of the memory that may be used.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::path::Path;
 
 use rustix::param::page_size;
@@ -39,19 +39,26 @@ impl StreamSize {
     /// The size for these CPUs: four times the sum of their last-level caches, or as much as memory allows; an error where
     /// that is less than makes sense.
     pub fn of(host: &Host, cpus: &CpuList) -> Result<Self> {
-        let cache_bytes = last_level_caches(&host.roots, cpus);
-        let available_bytes = available(host);
-        let wanted = cache_bytes.map_or(UNKNOWN, |caches| caches * CACHES);
-        let limit = may_take(available_bytes) / 3;
+        let size = Self {
+            array_bytes: 0,
+            cache_bytes: last_level_caches(&host.roots, cpus),
+            available_bytes: available(host),
+        };
+        let wanted = size.cache_bytes.map_or(UNKNOWN, |caches| caches * CACHES);
+        let limit = size.limit();
         if limit < SHORTEST {
+            let (all, shortest) = (size.available_bytes.unwrap_or(0) >> 10, SHORTEST >> 10);
             return Err(Error::unavailable(format!(
-                "no memory for the shortest arrays: of {} KiB that are available emu takes half, and three of {} KiB do not fit",
-                available_bytes.unwrap_or(0) >> 10,
-                SHORTEST >> 10
+                "no memory for the shortest arrays: of {all} KiB that are available emu takes half, and three of {shortest} KiB \
+                 do not fit"
             ))
             .hint("free memory, or raise the limit: ulimit -v, ulimit -d, or that of the cgroup"));
         }
-        Ok(Self { array_bytes: wanted.min(limit), cache_bytes, available_bytes })
+        Ok(Self { array_bytes: wanted.min(limit), ..size })
+    }
+
+    fn limit(&self) -> u64 {
+        may_take(self.available_bytes) / 3
     }
 
     /// No longer than for a first look, if this is one.
@@ -63,13 +70,13 @@ impl StreamSize {
 
     /// Arrays of this length for these CPUs; an error where three do not fit the memory that may be used.
     pub fn given(host: &Host, cpus: &CpuList, array_bytes: u64) -> Result<Self> {
-        let available_bytes = available(host);
-        let limit = may_take(available_bytes) / 3;
+        let cache_bytes = last_level_caches(&host.roots, cpus);
+        let size = Self { array_bytes, cache_bytes, available_bytes: available(host) };
+        let limit = size.limit();
         if array_bytes > limit {
+            let (one, all) = (array_bytes >> 20, size.available_bytes.unwrap_or(0) >> 20);
             return Err(Error::unavailable(format!(
-                "three arrays of {} MiB do not fit: of {} MiB of memory that are available emu takes half",
-                array_bytes >> 20,
-                available_bytes.unwrap_or(0) >> 20
+                "three arrays of {one} MiB do not fit: of {all} MiB of memory that are available emu takes half"
             ))
             .hint(format!("take at most --size {}MiB", limit >> 20)));
         }
@@ -77,7 +84,7 @@ impl StreamSize {
             return Err(Error::usage(format!("arrays of {array_bytes} bytes are too short to be measured"))
                 .hint("take at least --size 1MiB"));
         }
-        Ok(Self { array_bytes, cache_bytes: last_level_caches(&host.roots, cpus), available_bytes })
+        Ok(size)
     }
 
     /// Whether rates of other arrays may be compared with those of these: of the same length, or by STREAM's rule as well.
@@ -114,20 +121,15 @@ pub struct Cache {
 /// The caches for data that a CPU uses, from the nearest on; none where the host does not tell.
 pub fn caches(roots: &Roots, cpu: CpuId) -> Vec<Cache> {
     let folder = roots.cpus().join(format!("cpu{cpu}/cache"));
-    let mut caches: Vec<_> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let fact = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
-            if fact("type")?.trim() == "Instruction" {
-                return None;
-            }
-            let shared = fact("shared_cpu_list").unwrap_or_else(|| cpu.to_string()).trim().to_owned();
-            let level = fact("level")?.trim().parse().ok()?;
-            Some(Cache { level, bytes: parsed_size(&fact("size")?)?, shared })
-        })
-        .collect();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let cache = |entry: DirEntry| {
+        let fact = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
+        let shared = fact("shared_cpu_list").unwrap_or_else(|| cpu.to_string()).trim().to_owned();
+        let level = fact("level")?.trim().parse().ok()?;
+        let is_for_data = fact("type")?.trim() != "Instruction";
+        is_for_data.then_some(Cache { level, bytes: parsed_size(&fact("size")?)?, shared })
+    };
+    let mut caches: Vec<_> = entries.filter_map(cache).collect();
     caches.sort_by_key(|cache| cache.level);
     caches
 }

@@ -44,10 +44,8 @@ impl Caller {
         let words = match hint {
             Hint::LeaveOut(setting) => return option(*setting).map(|option| format!("leave out {option}")),
             Hint::Period(range) => {
-                let (least, most) = (range.start(), range.end());
-                return Some(format!(
-                    "pass --period with a value from {least:?} to {most:?}, or leave it out"
-                ));
+                let range = format!("from {:?} to {:?}", range.start(), range.end());
+                return Some(format!("pass --period with a value {range}, or leave it out"));
             }
             Hint::OwnGroup(controllers) => return Some(self.own_group(controllers)),
             Hint::LiftRtLimit => "pass --lift-rt-limit (undone at the end)",

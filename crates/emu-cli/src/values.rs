@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use emu_bench::workload::WORKLOADS;
+use emu_bench::workload::{WORKLOADS, Workload};
 use emu_core::{AtEnd, Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec};
 use emu_machine::disk::{Column, Operation};
 use emu_machine::doctor::KNOBS;
@@ -53,12 +53,11 @@ pub(crate) fn method_or_auto() -> impl TypedValueParser<Value = MethodChoice> {
 pub(crate) fn methods() -> impl TypedValueParser<Value = Methods> {
     let all = PossibleValue::new("all").help("all methods that can do it here");
     let auto = PossibleValue::new("auto").help("the most faithful method that can do it here");
-    PossibleValuesParser::new([all, auto].into_iter().chain(method_names())).try_map(|name| {
-        match name.as_str() {
-            "all" => Ok(Methods::All),
-            "auto" => Ok(Methods::One(MethodChoice::Auto)),
-            name => name.parse().map(|id| Methods::One(MethodChoice::Named(id))),
-        }
+    let names = [all, auto].into_iter().chain(method_names());
+    PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
+        "all" => Ok(Methods::All),
+        "auto" => Ok(Methods::One(MethodChoice::Auto)),
+        name => name.parse().map(|id| Methods::One(MethodChoice::Named(id))),
     })
 }
 
@@ -176,11 +175,8 @@ pub(crate) fn knobs() -> PossibleValuesParser {
 }
 
 pub(crate) fn workloads() -> PossibleValuesParser {
-    WORKLOADS
-        .iter()
-        .map(|workload| PossibleValue::new(workload.name()).help(workload.about()))
-        .collect::<Vec<_>>()
-        .into()
+    let name = |it: &&dyn Workload| PossibleValue::new(it.name()).help(it.about());
+    WORKLOADS.iter().map(name).collect::<Vec<_>>().into()
 }
 
 /// Parses a whole number; `example` completes the hint: an option with its value.
@@ -215,16 +211,14 @@ pub(crate) fn threads(text: &str) -> Result<usize> {
 
 pub(crate) fn step(text: &str) -> Result<f64> {
     let step = text.trim().parse().ok().filter(|step: &f64| step.is_finite() && *step > 0.0);
-    step.ok_or_else(|| {
-        Error::usage(format!("bad step `{text}`")).hint("give a number of CPUs above 0: --step 0.1")
-    })
+    let bad = || Error::usage(format!("bad step `{text}`")).hint("give a number of CPUs above 0: --step 0.1");
+    step.ok_or_else(bad)
 }
 
 pub(crate) fn setting(text: &str) -> Result<f64> {
-    text.trim().parse().ok().filter(|setting: &f64| setting.is_finite()).ok_or_else(|| {
-        Error::usage(format!("bad setting `{text}`"))
-            .hint("give a number as the other machine has it: --setting 0.5 for CPUs, --setting 1769 for MB")
-    })
+    let hint = "give a number as the other machine has it: --setting 0.5 for CPUs, --setting 1769 for MB";
+    let setting = text.trim().parse().ok().filter(|setting: &f64| setting.is_finite());
+    setting.ok_or_else(|| Error::usage(format!("bad setting `{text}`")).hint(hint))
 }
 
 /// Parses one of the speeds of an option that is given once for each.
@@ -298,10 +292,9 @@ pub(crate) fn column() -> impl TypedValueParser<Value = Column> {
 }
 
 pub(crate) fn pid(text: &str) -> Result<Pid> {
-    text.trim().parse().ok().filter(|pid| *pid > 0).ok_or_else(|| {
-        Error::usage(format!("`{text}` is not a process ID"))
-            .hint("name processes by number: --pid 1234,1240")
-    })
+    let hint = "name processes by number: --pid 1234,1240";
+    let pid = text.trim().parse().ok().filter(|pid| *pid > 0);
+    pid.ok_or_else(|| Error::usage(format!("`{text}` is not a process ID")).hint(hint))
 }
 
 const NODE_NAME_MAX: usize = 64;

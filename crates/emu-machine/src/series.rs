@@ -14,6 +14,8 @@ use crate::witness::{Others, Witness};
 /// Samples that a median needs to mean something.
 const SAMPLES_MIN: u64 = 10;
 
+const EVERY_MIN: Duration = Duration::from_millis(10);
+
 /// The longest sample: nothing else is looked at meanwhile, a signal to emu neither.
 const EVERY_MAX: Duration = Duration::from_secs(10);
 
@@ -30,23 +32,20 @@ impl SeriesPlan {
     /// A plan for these times: ten samples at least, each of 10 ms to 10 s.
     pub fn new(length: Duration, every: Duration) -> Result<Self> {
         let (length_ns, every_ns) = (nanos(length), nanos(every));
-        if every < Duration::from_millis(10) {
-            return Err(
-                Error::usage(format!("samples of {every:?} are too short")).hint("--every 10ms is the least")
-            );
-        }
-        if every > EVERY_MAX {
-            return Err(Error::usage(format!("samples of {every:?} are too long"))
-                .hint(format!("--every {EVERY_MAX:?} is the most: a series ends between samples only")));
-        }
-        if length_ns / every_ns < SAMPLES_MIN {
-            return Err(Error::usage(format!("{length:?} is too short for samples of {every:?}")).hint(
-                format!(
-                    "dips are seen in {SAMPLES_MIN} samples at least: make --for longer, or --every shorter"
-                ),
-            ));
-        }
-        Ok(Self { length_ns, every_ns })
+        let (what, hint) = if every < EVERY_MIN {
+            let hint = format!("--every {EVERY_MIN:?} is the least");
+            (format!("samples of {every:?} are too short"), hint)
+        } else if every > EVERY_MAX {
+            let hint = format!("--every {EVERY_MAX:?} is the most: a series ends between samples only");
+            (format!("samples of {every:?} are too long"), hint)
+        } else if length_ns / every_ns < SAMPLES_MIN {
+            let seen = format!("dips are seen in {SAMPLES_MIN} samples at least");
+            let hint = format!("{seen}: make --for longer, or --every shorter");
+            (format!("{length:?} is too short for samples of {every:?}"), hint)
+        } else {
+            return Ok(Self { length_ns, every_ns });
+        };
+        Err(Error::usage(what).hint(hint))
     }
 
     fn samples(self) -> u64 {

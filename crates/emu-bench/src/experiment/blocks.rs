@@ -1,12 +1,11 @@
 //! The order of samples: randomised blocks.
 
-use std::collections::BTreeSet;
-
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 
 use super::{Cell, Experiment, NONE};
+use crate::distinct;
 use crate::verify::{Side, schedule::schedule};
 
 /// Where a run has a budget, pairs are taken until they decide: the most for one cell.
@@ -28,14 +27,11 @@ pub(super) struct Step {
 fn steps(cells: &[(usize, usize)], seed: u64) -> Vec<Step> {
     let repetitions: Vec<_> = cells.iter().map(|(count, _)| *count).collect();
     let blocks = repetitions.iter().copied().max().unwrap_or(0);
-    let mut cores: Vec<_> =
-        cells.iter().map(|(_, cores)| *cores).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut cores = distinct(cells.iter().map(|(_, cores)| *cores));
+    cores.sort_unstable();
     let mut rng = Pcg64::seed_from_u64(seed);
-    let orders: Vec<_> = repetitions
-        .iter()
-        .enumerate()
-        .map(|(cell, &count)| schedule(count, 0, seed.wrapping_add(cell as u64)))
-        .collect();
+    let order = |(cell, &count): (usize, &usize)| schedule(count, 0, seed.wrapping_add(cell as u64));
+    let orders: Vec<_> = repetitions.iter().enumerate().map(order).collect();
     let mut steps = Vec::new();
     for block in 0..blocks {
         let mut order: Vec<_> = (0..repetitions.len()).collect();
@@ -85,6 +81,8 @@ pub(super) fn again_in_block(steps: &mut Vec<Step>, number: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use proptest::prelude::*;
 

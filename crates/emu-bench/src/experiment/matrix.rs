@@ -64,15 +64,10 @@ impl Experiment {
             );
         }
         for one in request.contenders.iter().filter(|one| **one != NONE) {
-            let smooth = experiment
-                .cells
-                .iter_mut()
+            let smooth = experiment.cells.iter_mut();
+            let smooth = smooth
                 .filter(|cell| cell.contender == *one && cell.workload() == SMOOTH)
-                .min_by(|a, b| {
-                    (a.cores(), a.share())
-                        .partial_cmp(&(b.cores(), b.share()))
-                        .unwrap_or(std::cmp::Ordering::Equal)
-                });
+                .min_by(|a, b| a.cores().cmp(&b.cores()).then(a.share().total_cmp(&b.share())));
             if let Some(cell) = smooth {
                 cell.spectrum = true;
             }

@@ -116,18 +116,18 @@ impl Cores {
         let here = host.allowed.len();
         let first = |count: usize| host.allowed.iter().take(count).collect::<CpuList>();
         match self {
-            Self::Each(counts) => counts
-                .iter()
-                .map(|&count| match count {
+            Self::Each(counts) => {
+                let zone = |&count: &usize| match count {
                     0 => Err(Error::usage("cannot measure on 0 CPUs").hint("give at least --cores 1")),
-                    _ if count > here => Err(Error::unavailable(format!(
-                        "cannot measure on {}: only {here} may be used here",
-                        cpus_in_words(count)
-                    ))
-                    .hint(format!("give at most --cores {here}"))),
-                    _ => Ok(first(count)),
-                })
-                .collect(),
+                    _ if count <= here => Ok(first(count)),
+                    _ => {
+                        let cpus = cpus_in_words(count);
+                        let what = format!("cannot measure on {cpus}: only {here} may be used here");
+                        Err(Error::unavailable(what).hint(format!("give at most --cores {here}")))
+                    }
+                };
+                counts.iter().map(zone).collect()
+            }
             Self::Filled => {
                 let setting = Setting {
                     cpus: host.allowed.clone(),

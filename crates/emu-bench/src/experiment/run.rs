@@ -77,18 +77,14 @@ impl Run {
         let (experiment, rows) = Experiment::stored(folder, &about, &lines)?;
         let here = Machine::of(host);
         if about.machine != here {
-            return Err(unusable(
-                folder,
-                format_args!("it is of another machine ({})", about.machine.difference(&here)),
-            )
-            .hint("records of different machines are not mixed; begin a new one"));
+            let what = format!("it is of another machine ({})", about.machine.difference(&here));
+            return Err(
+                unusable(folder, what).hint("records of different machines are not mixed; begin a new one")
+            );
         }
         if about.version != env!("CARGO_PKG_VERSION") {
-            return Err(unusable(
-                folder,
-                format_args!("it is of emu {}, not {}", about.version, env!("CARGO_PKG_VERSION")),
-            )
-            .hint("use the emu that began it, or begin a new record"));
+            let what = format!("it is of emu {}, not {}", about.version, env!("CARGO_PKG_VERSION"));
+            return Err(unusable(folder, what).hint("use the emu that began it, or begin a new record"));
         }
         Ok(Self { rows, ..Self::new(host, about, experiment, record) })
     }
@@ -113,13 +109,8 @@ impl Run {
             sweep(&self.host);
         }
         let mut harness = Harness::new(&self.host);
-        let done: BTreeSet<_> = self
-            .rows
-            .taken
-            .iter()
-            .filter(|taken| taken.pair.kept)
-            .map(|taken| (taken.cell, taken.repetition))
-            .collect();
+        let kept = self.rows.taken.iter().filter(|taken| taken.pair.kept);
+        let done: BTreeSet<_> = kept.map(|taken| (taken.cell, taken.repetition)).collect();
         let all = all_steps(&self.experiment);
         let mut todo: Vec<_> =
             all.into_iter().filter(|step| !done.contains(&(step.cell, step.repetition))).collect();
@@ -194,7 +185,7 @@ impl Run {
     fn is_decided(&self, number: usize) -> Result<bool> {
         let taken = self.rows.taken.iter().filter(|taken| taken.cell == number);
         let pairs: Vec<Pair> = taken.map(|taken| taken.pair.clone()).collect();
-        let Some(cell) = self.experiment.cells.get(number) else { return Ok(true) };
+        let Some(cell) = self.cell(number) else { return Ok(true) };
         if cell.contender == NONE || pairs.iter().all(|pair| !pair.is_undisturbed()) {
             return Ok(false);
         }
@@ -249,11 +240,7 @@ impl Run {
     }
 
     fn prepare(&self, number: usize) -> Result<(&Cell, Box<dyn Emulated>, Plan)> {
-        let cell = self
-            .experiment
-            .cells
-            .get(number)
-            .ok_or_else(|| Error::usage(format!("there is no cell {number}")))?;
+        let cell = self.cell(number).ok_or_else(|| Error::usage(format!("there is no cell {number}")))?;
         let plan = self.experiment.plan(cell, &self.host.roots.proc)?;
         Ok((cell, methods::emulated(cell.contender, &self.host, &cell.demand)?, plan))
     }
@@ -277,7 +264,7 @@ impl Run {
     }
 
     fn show(&self, cell: usize, watch: Watch<'_>) -> Result<()> {
-        let Some(cell) = self.experiment.cells.get(cell) else { return Ok(()) };
+        let Some(cell) = self.cell(cell) else { return Ok(()) };
         let budget = self.experiment.budget;
         if !budget.is_zero() {
             let time_left = budget.saturating_sub(self.began.elapsed());
@@ -313,22 +300,26 @@ impl Run {
         !budget.is_zero() && self.began.elapsed() + more > budget.mul_f64(OVERRUN)
     }
 
+    fn cell(&self, number: usize) -> Option<&Cell> {
+        self.experiment.cells.get(number)
+    }
+
     fn has_failed(&self, cell: usize) -> bool {
         self.rows.failures.iter().any(|failure| failure.cell == cell)
     }
 
     fn is_to_be_seen(&self, cell: usize) -> bool {
-        self.experiment.cells.get(cell).is_some_and(|cell| cell.spectrum)
+        self.cell(cell).is_some_and(|cell| cell.spectrum)
             && !self.has_failed(cell)
             && self.rows.seen.iter().all(|seen| seen.cell != cell)
     }
 
     fn pair_time(&self, cell: usize) -> Duration {
-        self.experiment.cells.get(cell).map_or(Duration::ZERO, |cell| cell.pair_time)
+        self.cell(cell).map_or(Duration::ZERO, |cell| cell.pair_time)
     }
 
     fn seeing_time(&self, cell: usize) -> Duration {
-        self.experiment.cells.get(cell).map_or(Duration::ZERO, |cell| self.experiment.seeing_time(cell))
+        self.cell(cell).map_or(Duration::ZERO, |cell| self.experiment.seeing_time(cell))
     }
 }
 

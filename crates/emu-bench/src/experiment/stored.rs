@@ -127,10 +127,8 @@ impl Rows {
         experiment: &Experiment,
         kept: &mut BTreeSet<(usize, usize)>,
     ) -> Result<(), String> {
-        let known = |cell: usize| match experiment.cells.get(cell) {
-            Some(found) => Ok(found),
-            None => Err(format!("there is no cell {cell}")),
-        };
+        let known =
+            |cell: usize| experiment.cells.get(cell).ok_or_else(|| format!("there is no cell {cell}"));
         if self.end.is_some() {
             return Err("it comes after the end".into());
         }
@@ -138,11 +136,8 @@ impl Rows {
             TAKEN => {
                 let taken: Taken = parse(line)?;
                 let cell = known(taken.cell)?;
-                let most = if experiment.budget.is_zero() {
-                    cell.repetitions
-                } else {
-                    cell.repetitions.max(UNTIL_DECIDED)
-                };
+                let most = if experiment.budget.is_zero() { 0 } else { UNTIL_DECIDED };
+                let most = cell.repetitions.max(most);
                 if taken.repetition >= most {
                     return Err(format!("cell {} has no repetition {}", taken.cell, taken.repetition));
                 }
@@ -150,11 +145,9 @@ impl Rows {
                 if taken.pair.sides().is_none() {
                     return Err("a pair has one native and one emulated window".into());
                 }
-                if taken.pair.kept && !kept.insert((taken.cell, taken.repetition)) {
-                    return Err(format!(
-                        "repetition {} of cell {} is there twice",
-                        taken.repetition, taken.cell
-                    ));
+                let (cell, repetition) = (taken.cell, taken.repetition);
+                if taken.pair.kept && !kept.insert((cell, repetition)) {
+                    return Err(format!("repetition {repetition} of cell {cell} is there twice"));
                 }
                 self.taken.push(taken);
             }

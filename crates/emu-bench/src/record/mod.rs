@@ -134,13 +134,12 @@ impl Record {
     /// Makes the files in a temporary folder beside, which is `named` when it is whole: a run that is killed before leaves no
     /// record that cannot be continued.
     fn fill(beside: &Path, about: &About, named: &dyn Fn(&Path) -> Result<PathBuf>) -> Result<Self> {
-        fs::create_dir_all(beside).map_err(|cause| unmade(beside, cause))?;
         // As any new folder: the umask decides who may read it.
         let everybody = fs::Permissions::from_mode(0o777);
-        let made = tempfile::Builder::new()
-            .prefix(".emu-record-")
-            .permissions(everybody)
-            .tempdir_in(beside)
+        let made = fs::create_dir_all(beside)
+            .and_then(|()| {
+                tempfile::Builder::new().prefix(".emu-record-").permissions(everybody).tempdir_in(beside)
+            })
             .map_err(|cause| unmade(beside, cause))?;
         let text = serde_json::to_string_pretty(about).map_err(unwritable)?;
         write(&made.path().join(ABOUT), &format!("{text}\n"))?;

@@ -13,34 +13,24 @@ use crate::stats::{Band, Interval, Level, Verdict, slope_through_origin};
 const BAND: f64 = 0.10;
 
 pub(super) fn compare(results: &Results) -> Vec<Compared> {
-    let mut all = Vec::new();
-    for &(slide, workload, cores, statements) in SLIDES {
-        for &(contenders, says) in statements {
-            for &contender in contenders {
-                let cells: Vec<_> = results
-                    .cells
-                    .iter()
-                    .filter(|cell| {
-                        (cell.contender, cell.workload.as_str(), cell.cores) == (contender, workload, cores)
-                    })
-                    .collect();
-                let (found, reproduced) = if cells.is_empty() {
-                    (why_not(results, contender), Reproduced::NotMeasured)
-                } else {
-                    judge(&cells, says)
-                };
-                all.push(Compared {
-                    slide,
-                    contender,
-                    ground: ground_name(workload, cores),
-                    says,
-                    found,
-                    reproduced,
-                });
-            }
-        }
-    }
-    all
+    let statements = SLIDES.iter().flat_map(|&(slide, workload, cores, statements)| {
+        let each =
+            statements.iter().flat_map(|(contenders, says)| contenders.iter().map(move |of| (*of, *says)));
+        each.map(move |(contender, says)| (slide, workload, cores, contender, says))
+    });
+    let compared = |(slide, workload, cores, contender, says): (_, &str, _, _, _)| {
+        let is_meant = |cell: &&CellResult| {
+            (cell.contender, cell.workload.as_str(), cell.cores) == (contender, workload, cores)
+        };
+        let cells: Vec<_> = results.cells.iter().filter(is_meant).collect();
+        let (found, reproduced) = if cells.is_empty() {
+            (why_not(results, contender), Reproduced::NotMeasured)
+        } else {
+            judge(&cells, says)
+        };
+        Compared { slide, contender, ground: ground_name(workload, cores), says, found, reproduced }
+    };
+    statements.map(compared).collect()
 }
 
 fn why_not(results: &Results, contender: MethodId) -> String {

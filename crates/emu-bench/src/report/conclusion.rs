@@ -30,18 +30,16 @@ pub(super) fn sentence(results: &Results) -> String {
             None => {}
         }
     }
+    let told =
+        |words: &str, kinds: &[String]| (!kinds.is_empty()).then(|| format!("{words} {}", listed(kinds)));
     let mut parts = good;
-    if !bad.is_empty() {
-        parts.push(format!("no method measured is right for {}", listed(&bad)));
-    }
-    if !unknown.is_empty() {
-        parts.push(format!("there is not enough data for {}", listed(&unknown)));
-    }
+    parts.extend(told("no method measured is right for", &bad));
+    parts.extend(told("there is not enough data for", &unknown));
     if parts.is_empty() {
         return "Nothing was measured that tells which method to use.".into();
     }
-    let advice = format!("On this host {}.", parts.join("; "));
-    [Some(advice), undecided(&results.cells)].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    let undecided = undecided(&results.cells).map_or_else(String::new, |words| format!(" {words}"));
+    format!("On this host {}.{undecided}", parts.join("; "))
 }
 
 fn any_of(methods: &[String]) -> String {
@@ -69,13 +67,11 @@ fn undecided(cells: &[CellResult]) -> Option<String> {
     let some = would.len().div_ceil(2);
     let few = some.checked_sub(1).and_then(|last| would.get(last));
     let of = |count: usize, words: &str| (count > 0).then(|| format!("; {count} {words}"));
+    let calm = "had disturbances or windows that are far off: measure again while the machine is calm";
     let parts = [
         few.map(|pairs| format!("; {pairs} pairs of each would decide {some} of them (--reps {pairs})")),
         of(more, &format!("would take more than {PAIRS_MAX} pairs")),
-        of(
-            disturbed,
-            "had disturbances or windows that are far off: measure again while the machine is calm",
-        ),
+        of(disturbed, calm),
         of(border, "would stay at the border of what passes, with any number of pairs like these"),
     ];
     let take: String = parts.into_iter().flatten().collect();
@@ -128,17 +124,16 @@ fn magnitude(error: f64) -> f64 {
 
 /// The methods that were measured on all grounds of a kind; other tools are not advised.
 fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
-    let of_kind = |one: &&Judged| workloads.contains(&one.workload.as_str());
-    let grounds =
-        results.grounds.iter().filter(|ground| workloads.contains(&ground.workload.as_str())).count();
+    let is_of_kind = |workload: &String| workloads.contains(&workload.as_str());
+    let grounds = results.grounds.iter().filter(|ground| is_of_kind(&ground.workload)).count();
     let candidate = |contender: MethodId| {
-        let of_one: Vec<_> =
-            results.fidelity.iter().filter(of_kind).filter(|one| one.contender == contender).collect();
-        let offs: Option<Vec<_>> =
-            of_one.iter().map(|one| one.furthest.map(|furthest| furthest.error())).collect();
+        let is_meant = |one: &&Judged| is_of_kind(&one.workload) && one.contender == contender;
+        let of_one: Vec<_> = results.fidelity.iter().filter(is_meant).collect();
+        let offs = of_one.iter().map(|one| one.furthest.map(|furthest| furthest.error()));
+        let offs = offs.collect::<Option<Vec<_>>>();
         let verdict = Verdict::of_all(of_one.iter().map(|judged| judged.verdict))?;
-        let off =
-            offs.and_then(|offs| offs.into_iter().max_by(|a, b| magnitude(*a).total_cmp(&magnitude(*b))));
+        let worst = |offs: Vec<f64>| offs.into_iter().max_by(|a, b| magnitude(*a).total_cmp(&magnitude(*b)));
+        let off = offs.and_then(worst);
         let missing = missing(&results.cells, contender, |name| workloads.contains(&name));
         (of_one.len() == grounds).then_some(Candidate { contender, verdict, off, missing })
     };

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use emu_core::{Error, Result};
 
-use super::results::{CellResult, Results, ground_name};
+use super::results::{Beside, CellResult, Results, ground_name};
 use crate::distinct;
 use crate::experiment::NONE;
 use crate::external::external;
@@ -152,10 +152,8 @@ fn largest(records: &[Results]) -> Table {
     for method in distinct(cells.iter().map(|(setting, _)| setting)) {
         let of = |wanted: &String| {
             let found = cells.iter().filter(|(setting, cell)| setting == method && work(cell) == *wanted);
-            found
-                .filter_map(|(_, cell)| error_of(cell).map(f64::abs))
-                .reduce(f64::max)
-                .map(|error| percent((error * 1000.0).round() / 1000.0))
+            let largest = found.filter_map(|(_, cell)| error_of(cell).map(f64::abs)).reduce(f64::max);
+            largest.map(|error| percent((error * 1000.0).round() / 1000.0))
         };
         table.row([Value::from(method)].into_iter().chain(works.iter().map(|work| of(work).into())));
     }
@@ -173,16 +171,13 @@ fn beside(records: &[Results]) -> Table {
                 let here = |cell: &&CellResult| work(cell) == name && percent(cell.share) == speed;
                 let cell = cells().filter(here).find(|cell| cell.contender == method)?;
                 let error = signed(error_of(cell)?);
-                let standings: Vec<_> = results
-                    .beside
-                    .iter()
-                    .filter(|one| {
-                        one.tool == method
-                            && percent(one.share) == speed
-                            && ground_name(&one.workload, one.cores) == name
-                    })
-                    .map(|one| format!("{} {}", one.method, one.standing))
-                    .collect();
+                let is_here = |one: &&Beside| {
+                    (one.tool, percent(one.share), ground_name(&one.workload, one.cores))
+                        == (method, speed.clone(), name.clone())
+                };
+                let standings = results.beside.iter().filter(is_here);
+                let standings = standings.map(|one| format!("{} {}", one.method, one.standing));
+                let standings: Vec<_> = standings.collect();
                 let is_compared = external(method).is_some() && !standings.is_empty();
                 Some(if is_compared { format!("{error}: {}", standings.join(", ")) } else { error })
             };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::results::{RunInfo, Smoothness, ground_name};
+use crate::distinct;
 use crate::experiment::{Experiment, Refusal, Rows, Seen};
 use crate::numbers::percent;
 use crate::record::About;
@@ -17,10 +18,8 @@ pub(super) struct Stored {
 impl Stored {
     pub(super) fn check_mixing(&self, about: &About, experiment: &Experiment) -> Result<(), String> {
         if self.about.machine != about.machine {
-            return Err(format!(
-                "it is of another machine ({})",
-                about.machine.difference(&self.about.machine)
-            ));
+            let difference = about.machine.difference(&self.about.machine);
+            return Err(format!("it is of another machine ({difference})"));
         }
         if self.about.version != about.version {
             return Err(format!("it is of emu {}, not {}", about.version, self.about.version));
@@ -64,41 +63,24 @@ impl Stored {
 }
 
 pub(super) fn smoothness(records: &[Stored]) -> Vec<Smoothness> {
-    let seen = |record: &Stored| {
-        let of = |seen: &Seen| {
-            let cell = record.experiment.cells.get(seen.cell)?;
-            Some(Smoothness {
-                contender: cell.contender,
-                share: cell.share(),
-                spectrum: seen.spectrum.clone(),
-            })
-        };
-        record.rows.seen.iter().filter_map(of).collect::<Vec<_>>()
+    let all = records.iter().flat_map(|record| record.rows.seen.iter().map(move |seen| (record, seen)));
+    let smoothness = |(record, seen): (&Stored, &Seen)| {
+        let cell = record.experiment.cells.get(seen.cell)?;
+        Some(Smoothness { contender: cell.contender, share: cell.share(), spectrum: seen.spectrum.clone() })
     };
-    records.iter().flat_map(seen).collect()
+    all.filter_map(smoothness).collect()
 }
 
 pub(super) fn unavailable(records: &[Stored]) -> Vec<Refusal> {
-    let mut all: Vec<Refusal> = Vec::new();
-    for record in records {
+    let of = |record: &Stored| {
         let failures = record.rows.failures.iter().filter_map(|failure| {
             let cell = record.experiment.cells.get(failure.cell)?;
-            Some(Refusal {
-                contender: cell.contender,
-                wanted: format!(
-                    "{} at {}",
-                    ground_name(cell.workload(), cell.cores()),
-                    percent(cell.share())
-                ),
-                why: failure.why.clone(),
-                hint: failure.hint.clone(),
-            })
+            let ground = ground_name(cell.workload(), cell.cores());
+            let wanted = format!("{ground} at {}", percent(cell.share()));
+            let (why, hint) = (failure.why.clone(), failure.hint.clone());
+            Some(Refusal { contender: cell.contender, wanted, why, hint })
         });
-        for refusal in record.experiment.unavailable.iter().cloned().chain(failures) {
-            if !all.contains(&refusal) {
-                all.push(refusal);
-            }
-        }
-    }
-    all
+        record.experiment.unavailable.iter().cloned().chain(failures).collect::<Vec<_>>()
+    };
+    distinct(records.iter().flat_map(of))
 }

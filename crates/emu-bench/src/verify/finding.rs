@@ -185,19 +185,18 @@ fn finding(
     rate: &dyn Fn(&Window) -> f64,
 ) -> Result<Finding> {
     let workload = workload(&trial.job.workload)?;
-    let wanted = trial.clock_of(cpu);
     let rate = |window: &Window| above_nothing(rate(window), workload, window);
     let clock = |window: &Window, other: &Window| clock_ratio(workload, plan, window, other);
     let counting = counting(pairs);
     let sides = || counting.iter().filter_map(|pair| pair.sides());
+    let wanted = trial.clock_of(cpu);
     let ideals = Ideals::new(workload, asked, wanted, &counting);
     let (mut measured, mut relative, mut ideal, mut clocks) = (vec![], vec![], vec![], vec![]);
     for (native, emulated) in sides() {
-        let own = ideals.of(native);
+        let (own, moved) = (ideals.of(native), clock(emulated, native));
         ideal.push(own);
-        measured.push(stats::Pair::new(rate(emulated), rate(native))?);
-        let moved = clock(emulated, native);
         clocks.push(moved);
+        measured.push(stats::Pair::new(rate(emulated), rate(native))?);
         // A wanted clock has the move of the clock in its ideal.
         let moved = if wanted.is_some() { 1.0 } else { moved };
         relative.push(stats::Pair::new(rate(emulated) / moved, rate(native) * own)?);
@@ -214,14 +213,15 @@ fn finding(
     let ratio = PairedRatios::new(&measured)?.ratio(centre, plan.level)?;
     let ratios = PairedRatios::new(&relative)?;
     let differences: Vec<_> = controls.iter().map(|pair: &stats::Pair| pair.log_ratio().abs()).collect();
-    let floor = if differences.is_empty() { None } else { Some(Sample::new(differences)?.mean().exp_m1()) };
+    let floor = Sample::new(differences).ok().map(|differences| differences.mean().exp_m1());
     // Too few controls say nothing about what can be detected.
     let test = AaTest::of(&controls, centre, plan.level).ok();
     let windows = || sides().map(|(_, emulated)| emulated);
     let deliveries = || windows().filter_map(|window| window.delivery.as_ref());
     let cpus = trial.shares.len().max(1) as f64;
     let tainted = pairs.iter().filter(|pair| pair.kept && pair.sides().is_some() && !pair.is_undisturbed());
-    let own: Vec<f64> = deliveries().map(|delivery| delivery.own_cpu_s / delivery.wall_s / cpus).collect();
+    let own = deliveries().map(|delivery| delivery.own_cpu_s / delivery.wall_s / cpus);
+    let median = |values: Vec<f64>| Sample::new(values).ok().map(|sample| sample.median());
     let mut finding = Finding {
         workload: trial.job.workload.clone(),
         cpu,
@@ -232,11 +232,7 @@ fn finding(
         ratio,
         relative: ratios.ratio(centre, plan.level)?,
         mean: ratios.logs().mean().exp(),
-        clock: if workload.follows_clock() && !plan.clock_is_emulated {
-            Some(Sample::new(clocks)?.median())
-        } else {
-            None
-        },
+        clock: (workload.follows_clock() && !plan.clock_is_emulated).then(|| median(clocks)).flatten(),
         pairs: count,
         repeated: pairs.iter().filter(|pair| !pair.kept).count(),
         tainted: tainted.count(),
@@ -248,7 +244,7 @@ fn finding(
         late: windows().filter(|window| window.done.late_ns > 0).count(),
         periods: deliveries().map(|delivery| delivery.periods).sum(),
         missed: deliveries().map(|delivery| delivery.missed).sum(),
-        own_cpu: if own.is_empty() { None } else { Some(Sample::new(own)?.median()) },
+        own_cpu: median(own.collect()),
         fairness: if trial.job.pinned { None } else { Fairness::of(sides()) },
     };
     (finding.verdict, finding.doubt) = finding.judge(plan.tolerance, plan.level)?;
@@ -275,14 +271,11 @@ pub fn rates(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<(usize, s
     let rate = |window: &Window| above_nothing(window.done.rate(), workload, window);
     let pairs: Vec<_> = undisturbed(pairs).collect();
     let ideals = Ideals::new(workload, trial.lowest_share(), wanted, &pairs);
-    let sides: Vec<_> = pairs.iter().filter_map(|pair| Some((pair.number, pair.sides()?))).collect();
-    if sides.is_empty() {
-        return Ok(Vec::new());
-    }
-    let all: Vec<_> = sides.iter().map(|(_, (native, _))| ideals.of(native)).collect();
-    let middle = Sample::new(all)?.median();
-    sides
-        .into_iter()
+    let sides = || pairs.iter().filter_map(|pair| Some((pair.number, pair.sides()?)));
+    let all: Vec<_> = sides().map(|(_, (native, _))| ideals.of(native)).collect();
+    let Ok(all) = Sample::new(all) else { return Ok(Vec::new()) };
+    let middle = all.median();
+    sides()
         .map(|(number, (native, emulated))| {
             let moved = if wanted.is_some() { 1.0 } else { clock_ratio(workload, plan, emulated, native) };
             let native_rate = rate(native) * ideals.of(native) / middle;

@@ -42,16 +42,11 @@ fn each_on_its_thread<P: Send, T: Send>(
 ) -> Result<Vec<Result<T>>> {
     thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = parts
-            .enumerate()
-            .map(|(number, part)| {
-                thread::Builder::new()
-                    .spawn_scoped(scope, move || {
-                        part::confine(&job.cpus_of(number)).and_then(|()| work(part))
-                    })
-                    .map_err(not_started)
-            })
-            .collect::<Result<_>>()?;
+        let begun = |(number, part)| {
+            let confined = move || part::confine(&job.cpus_of(number)).and_then(|()| work(part));
+            thread::Builder::new().spawn_scoped(scope, confined).map_err(not_started)
+        };
+        let threads: Vec<_> = parts.enumerate().map(begun).collect::<Result<_>>()?;
         Ok(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(failed()))).collect())
     })
 }
@@ -105,10 +100,8 @@ impl Ends {
     ) -> Result<Self> {
         let (orders, to_do) = mpsc::channel();
         let (done, reports) = mpsc::channel();
-        thread::Builder::new()
-            .spawn(move || serve(&cpus, prepare, &to_do, &done))
-            .map(drop)
-            .map_err(not_started)?;
+        let serving = move || serve(&cpus, prepare, &to_do, &done);
+        thread::Builder::new().spawn(serving).map_err(not_started)?;
         Ok(Self { orders, reports })
     }
 

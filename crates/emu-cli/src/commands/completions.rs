@@ -1,5 +1,6 @@
 //! `emu completions`: scripts by which a shell asks emu for what may come next, so that it knows what runs here.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -99,13 +100,10 @@ fn cpus(current: &OsStr) -> Vec<CompletionCandidate> {
     let begin = current.rfind([',', '-']).map_or(0, |at| at + 1);
     let (before, last) = current.split_at(begin);
     let named: CpuList = before.trim_end_matches([',', '-']).parse().unwrap_or_default();
-    let mut all: Vec<String> =
-        allowed.iter().filter(|cpu| !named.contains(*cpu)).map(|cpu| cpu.to_string()).collect();
-    if before.is_empty() && allowed.len() > 1 {
-        all.push(allowed.to_string());
-    }
-    all.retain(|one| one.starts_with(last));
-    all.into_iter().map(|one| CompletionCandidate::new(format!("{before}{one}"))).collect()
+    let free = allowed.iter().filter(|cpu| !named.contains(*cpu)).map(|cpu| cpu.to_string());
+    let whole = (before.is_empty() && allowed.len() > 1).then(|| allowed.to_string());
+    let fitting = free.chain(whole).filter(|one| one.starts_with(last));
+    candidates(fitting.map(|one| format!("{before}{one}")))
 }
 
 /// A program in the search path where the command begins, and files else.
@@ -130,15 +128,15 @@ fn is_first() -> bool {
 
 fn programs(current: &OsStr) -> Vec<CompletionCandidate> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let entries =
-        env::split_paths(&path).flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-    let begun =
-        entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(current.as_encoded_bytes()));
-    let mut names: Vec<_> =
-        begun.filter(|entry| is_program(&entry.path())).map(|entry| entry.file_name()).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.into_iter().map(CompletionCandidate::new).collect()
+    let folders = env::split_paths(&path).filter_map(|folder| fs::read_dir(folder).ok());
+    let begins = |name: &OsString| name.as_encoded_bytes().starts_with(current.as_encoded_bytes());
+    let begun = folders.flatten().flatten().filter(|entry| begins(&entry.file_name()));
+    let programs = begun.filter(|entry| is_program(&entry.path())).map(|entry| entry.file_name());
+    candidates(programs.collect::<BTreeSet<_>>())
+}
+
+fn candidates(values: impl IntoIterator<Item = impl Into<OsString>>) -> Vec<CompletionCandidate> {
+    values.into_iter().map(CompletionCandidate::new).collect()
 }
 
 fn is_program(path: &Path) -> bool {
@@ -146,15 +144,15 @@ fn is_program(path: &Path) -> bool {
 }
 
 fn nodes() -> Vec<CompletionCandidate> {
-    super::node::names().into_iter().map(CompletionCandidate::new).collect()
+    candidates(super::node::names())
 }
 
 fn containers() -> Vec<CompletionCandidate> {
-    host(named::running_containers).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
+    candidates(host(named::running_containers).unwrap_or_default())
 }
 
 fn units() -> Vec<CompletionCandidate> {
-    host(named::running_units).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
+    candidates(host(named::running_units).unwrap_or_default())
 }
 
 fn processes() -> Vec<CompletionCandidate> {
@@ -165,14 +163,8 @@ fn processes() -> Vec<CompletionCandidate> {
 }
 
 fn names() -> Vec<CompletionCandidate> {
-    let mut names: Vec<_> = named::own_processes(&Roots::system())
-        .unwrap_or_default()
-        .into_iter()
-        .flat_map(|(_, names)| names)
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names.into_iter().map(CompletionCandidate::new).collect()
+    let processes = named::own_processes(&Roots::system()).unwrap_or_default();
+    candidates(processes.into_iter().flat_map(|(_, names)| names).collect::<BTreeSet<_>>())
 }
 
 /// What is wanted of the host, which is only looked at: nothing is undone while somebody types.

@@ -80,11 +80,7 @@ pub(crate) fn sessions(roots: &Roots) -> Result<Vec<LiveSession>> {
 
 /// How each of them goes; of one that does not answer within some seconds, why.
 pub(crate) fn asked(sessions: Vec<LiveSession>) -> Vec<(LiveSession, Result<Working>)> {
-    let ask = |session: LiveSession| {
-        let working = working(session.pid);
-        (session, working)
-    };
-    sessions.into_iter().map(ask).collect()
+    sessions.into_iter().map(|session| (working(session.pid), session)).map(|(how, of)| (of, how)).collect()
 }
 
 /// Sets the speed of the emulation whose emu this process is, or that slows it. Returns the emulation as it was.
@@ -121,13 +117,7 @@ pub(crate) fn working(emu: Pid) -> Result<Working> {
 /// Has the emu do what is requested; fails with its words where it refuses.
 pub(crate) fn order(emu: Pid, request: &Request) -> Result<()> {
     match ask(emu, request)? {
-        Reply::Refused { kind, why, hint } => {
-            let error = Error::new(kind, why);
-            Err(match hint {
-                Some(hint) => error.hint(hint),
-                None => error,
-            })
-        }
+        Reply::Refused { kind, why, hint } => Err(hint.into_iter().fold(Error::new(kind, why), Error::hint)),
         Reply::Done | Reply::Status(_) => Ok(()),
     }
 }

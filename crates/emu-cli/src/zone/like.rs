@@ -79,12 +79,10 @@ impl Like {
         let Some((source, other)) = read(args)? else { return Ok(None) };
         let cpus = cpus(host, &other, args.demand.cpus.as_ref())?;
         host.check_cpus(&cpus)?;
-        match other {
-            Other::Profile(profile) => {
-                Self::measured(host, args, signals, (source, &profile), &cpus).map(Some)
-            }
-            Other::Setting(equivalent) => Ok(Some(Self::mapped(host, args, source, equivalent, &cpus)?)),
-        }
+        Ok(Some(match other {
+            Other::Profile(profile) => Self::measured(host, args, signals, (source, &profile), &cpus)?,
+            Other::Setting(equivalent) => Self::mapped(host, args, source, equivalent, &cpus)?,
+        }))
     }
 
     /// The quota that equals the setting, spread over the CPUs.
@@ -187,10 +185,8 @@ fn lines_of_setting(equivalent: &Equivalent, cpus: usize) -> Vec<String> {
         "as fast as another machine at its setting {setting} by linpack: {quota:.3} ± {quota_sd:.3} CPUs, {share} of each"
     )];
     if !equivalent.both_linear {
-        lines.push(
-            "in doubt: one of both machines follows no line, and `emu calibrate map` says how far it is off"
-                .into(),
-        );
+        let doubt = "one of both machines follows no line, and `emu calibrate map` says how far it is off";
+        lines.push(format!("in doubt: {doubt}"));
     }
     lines
 }
@@ -199,28 +195,27 @@ fn lines_of_setting(equivalent: &Equivalent, cpus: usize) -> Vec<String> {
 pub(crate) fn cpus(host: &Host, other: &Other, given: Option<&CpuList>) -> Result<CpuList> {
     let profile = match other {
         Other::Profile(profile) => profile,
-        Other::Setting(equivalent) => {
+        Other::Setting(Equivalent { setting, quota, .. }) => {
             let cpus = given.unwrap_or(&host.allowed);
-            if equivalent.quota > cpus.len() as f64 {
-                let (setting, quota, few) = (equivalent.setting, equivalent.quota, cpus.len());
-                let message =
-                    format!("setting {setting} equals {quota:.2} CPUs here, and CPUs {cpus} are {few}");
-                return Err(Error::unavailable(message).hint("name more CPUs, or map a smaller setting"));
+            let few = cpus.len();
+            if *quota <= few as f64 {
+                return Ok(cpus.clone());
             }
-            return Ok(cpus.clone());
+            let message = format!("setting {setting} equals {quota:.2} CPUs here, and CPUs {cpus} are {few}");
+            return Err(Error::unavailable(message).hint("name more CPUs, or map a smaller setting"));
         }
     };
     let there = profile.cpus.len();
     let cpus: CpuList = given.cloned().unwrap_or_else(|| host.allowed.iter().take(there).collect());
     let wanted = given.map_or(there, CpuList::len);
     if cpus.len() < wanted || wanted > there {
-        let here = host.allowed.len();
-        let message = if wanted > there {
-            format!("that machine has {there} CPUs, and {wanted} are asked for")
+        let few = if wanted > there {
+            format!("{wanted} are asked for")
         } else {
-            format!("that machine has {there} CPUs, and only {here} may be used here")
+            format!("only {} may be used here", host.allowed.len())
         };
-        return Err(Error::unavailable(message).hint("name as many of its CPUs as there are here: --cpus"));
+        return Err(Error::unavailable(format!("that machine has {there} CPUs, and {few}"))
+            .hint("name as many of its CPUs as there are here: --cpus"));
     }
     Ok(cpus)
 }

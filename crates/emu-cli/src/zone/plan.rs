@@ -31,14 +31,8 @@ impl Plan {
             let prepared = Prepared::named(like.method, host, &demand)?;
             let automatic = args.method == MethodChoice::Auto;
             let speed = SpeedSpec::of_targets(&like.targets);
-            return Ok(Self {
-                speed,
-                trace: None,
-                like: Some(like),
-                automatic,
-                prepared,
-                others: Vec::new(),
-            });
+            let others = Vec::new();
+            return Ok(Self { speed, trace: None, like: Some(like), automatic, prepared, others });
         }
         let (speed, demand) = match (&trace, &args.wanted.speed) {
             (Some(follow), _) => {
@@ -48,9 +42,8 @@ impl Plan {
             }
             (None, Some(speed)) => (speed.clone(), demand(host, speed, &args.demand)?),
             (None, None) => {
-                return Err(Error::usage("no speed is asked for")
-                    .hint("pass --speed, --trace or --like")
-                    .into());
+                let hint = "pass --speed, --trace or --like";
+                return Err(Error::usage("no speed is asked for").hint(hint).into());
             }
         };
         let able = able(host, &demand, args.method)?;
@@ -74,10 +67,8 @@ impl Plan {
                     let why =
                         |(id, e): &(MethodId, Error)| format!("cannot begin by {id}: {}; ", e.in_words());
                     let whys: String = refused.iter().map(why).collect();
-                    return Ok((
-                        engaged,
-                        (!whys.is_empty()).then(|| format!("{whys}it is done by {method}")),
-                    ));
+                    let other = (!whys.is_empty()).then(|| format!("{whys}it is done by {method}"));
+                    return Ok((engaged, other));
                 }
                 // The same for every method; or no state to begin another one from.
                 Err(error) if matches!(error.kind(), ErrorKind::Usage | ErrorKind::RestoreIncomplete) => {
@@ -119,10 +110,10 @@ fn all_along(able: Vec<Prepared>, speeds: &[Targets]) -> Result<(Prepared, Vec<P
     let can = |prepared: &Prepared| {
         let can = speeds.iter().try_for_each(|targets| {
             let demand = Demand { targets: targets.clone(), ..prepared.demand().clone() };
-            let id = prepared.method().id();
-            Prepared::new(prepared.method(), prepared.host(), &demand)
+            let method = prepared.method();
+            Prepared::new(method, prepared.host(), &demand)
                 .map(drop)
-                .map_err(|why| why.into_error(id))
+                .map_err(|why| why.into_error(method.id()))
         });
         can.map_err(|why| refused.get_or_insert(why)).is_ok()
     };

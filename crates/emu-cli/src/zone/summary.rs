@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use emu_bench::grouped;
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::table::width;
 use emu_bench::verify::Delivered;
@@ -121,17 +122,7 @@ pub(crate) fn verified(verification: &Verification) -> Vec<String> {
 
 /// CPUs that were asked and set the same: many CPUs make few lines.
 fn alike(cpus: &[CpuStatus]) -> Vec<Vec<&CpuStatus>> {
-    let mut groups: Vec<Vec<&CpuStatus>> = Vec::new();
-    for cpu in cpus {
-        let is_alike = |group: &&mut Vec<&CpuStatus>| {
-            group.first().is_some_and(|one| one.asked == cpu.asked && percent(one.set) == percent(cpu.set))
-        };
-        match groups.iter_mut().find(is_alike) {
-            Some(group) => group.push(cpu),
-            None => groups.push(vec![cpu]),
-        }
-    }
-    groups
+    grouped(cpus, |one, cpu| one.asked == cpu.asked && percent(one.set) == percent(cpu.set))
 }
 
 /// What some CPUs were seen to deliver, with its interval; that of the zone where they are all that it has.

@@ -25,20 +25,21 @@ pub(crate) struct Verification {
 impl Verification {
     /// Fails where a CPU is off by more than `tolerance`, or was too busy to tell; `otherwise` says what is then not done.
     pub(crate) fn judge(&self, tolerance: f64, otherwise: &str) -> Result<(), Failure> {
+        let failed = |exit, message: String, hint: &'static str| {
+            Err(Failure::new(exit, Error::new(ErrorKind::Failed, message).hint(hint)))
+        };
         let busiest = self.cpus.iter().min_by(|a, b| a.free.total_cmp(&b.free));
-        let disturbed = self.cpus.iter().find(|seen| seen.error.is_nan());
         let busiest = busiest.filter(|seen| seen.free < 1.0 - tolerance);
+        let disturbed = self.cpus.iter().find(|seen| seen.error.is_nan());
         let why = match (busiest, disturbed) {
             (Some(seen), _) => {
                 Some(format!("other tasks take {} of CPU {}", percent(1.0 - seen.free), seen.cpu))
             }
-            (None, Some(seen)) => Some(format!("others disturbed every window on CPU {}", seen.cpu)),
-            (None, None) => None,
+            (None, seen) => seen.map(|seen| format!("others disturbed every window on CPU {}", seen.cpu)),
         };
         if let Some(why) = why {
-            let error = Error::new(ErrorKind::Failed, format!("cannot verify: {why}"))
-                .hint("wait until the machine is calm, choose other CPUs with --cpus, or leave out --verify");
-            return Err(Failure::new(Exit::Undecided, error));
+            let hint = "wait until the machine is calm, choose other CPUs with --cpus, or leave out --verify";
+            return failed(Exit::Undecided, format!("cannot verify: {why}"), hint);
         }
         let worst = self.cpus.iter().max_by(|a, b| a.error.abs().total_cmp(&b.error.abs()));
         let message = |seen: &Delivered| {
@@ -49,15 +50,13 @@ impl Verification {
             Some(seen) if may_be_within(seen, tolerance) => {
                 let [low, high] = seen.between.map(percent);
                 let message = format!("cannot verify: {}, or between {low} and {high}", message(seen));
-                let error = Error::new(ErrorKind::Failed, message).hint(
-                    "the machine changes its speed; try again when it is calmer, or leave out --verify",
-                );
-                Err(Failure::new(Exit::Undecided, error))
+                let hint =
+                    "the machine changes its speed; try again when it is calmer, or leave out --verify";
+                failed(Exit::Undecided, message, hint)
             }
             Some(seen) => {
-                let error = Error::new(ErrorKind::Failed, format!("{}; {otherwise}", message(seen)))
-                    .hint("try again on a calmer machine, with a longer --period or with another --method");
-                Err(Failure::new(Exit::NotVerified, error))
+                let hint = "try again on a calmer machine, with a longer --period or with another --method";
+                failed(Exit::NotVerified, format!("{}; {otherwise}", message(seen)), hint)
             }
             None => Ok(()),
         }

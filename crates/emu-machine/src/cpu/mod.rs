@@ -153,27 +153,13 @@ impl Cpu {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Part {
-    Rates { work: Work },
-    Wait { work: Work },
-}
-
-impl Part {
-    fn name(self) -> String {
-        match self {
-            Self::Rates { work } => format!("{} at a time", work.name()),
-            Self::Wait { work } => format!("{} one after another", work.name()),
-        }
-    }
-}
-
 /// Measures the CPUs as planned, the parts in random order.
 pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
     plan.check()?;
     let first = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
     let mut random = Pcg64::seed_from_u64(plan.seed);
-    let parts = Work::ALL.into_iter().flat_map(|work| [Part::Rates { work }, Part::Wait { work }]);
+    // Each work many at a time, and one after another.
+    let parts = Work::ALL.into_iter().flat_map(|work| [(work, true), (work, false)]);
     let mut parts: Vec<_> = parts.enumerate().collect();
     parts.shuffle(&mut random);
     let all_places: Vec<_> = plan.threads.iter().map(|threads| places(host, *threads)).collect();
@@ -183,45 +169,42 @@ pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
     let samples = plan.rounds * (plan.threads.len() + 1) / 2;
     let mut left = Left::new(parts.len(), plan.sample() * samples as u32 + clock::BUDGET);
     let mut witness = Witness::new(host, parts.len(), Others::Count);
-    for (number, part) in parts {
-        let what = part.name();
+    for (number, (work, is_many)) in parts {
+        let what = format!("{} {}", work.name(), if is_many { "at a time" } else { "one after another" });
         watch(Event::Next { what: &what, left: left.time() })?;
         let begin = Instant::now();
         // A guest may be refused a good reading for a while; operations are timed all the same.
         clocks.extend(clock::measure(first, clock::BUDGET).ok().map(|reading| reading.clock.as_f64()));
-        match part {
-            Part::Rates { work } => {
-                let take = || {
-                    let mut all = vec![Vec::new(); plan.threads.len()];
-                    // Each round has every number of threads: a machine that drifts favours none.
-                    for _ in 0..plan.rounds {
-                        let mut round: Vec<_> = all.iter_mut().zip(&all_places).collect();
-                        round.shuffle(&mut random);
-                        for (samples, places) in round {
-                            watch(Event::Next { what: &what, left: left.time() })?;
-                            samples.push(batches::rate(work, one_of(work), places, plan.sample())?);
-                        }
+        if is_many {
+            let take = || {
+                let mut all = vec![Vec::new(); plan.threads.len()];
+                // Each round has every number of threads: a machine that drifts favours none.
+                for _ in 0..plan.rounds {
+                    let mut round: Vec<_> = all.iter_mut().zip(&all_places).collect();
+                    round.shuffle(&mut random);
+                    for (samples, places) in round {
+                        watch(Event::Next { what: &what, left: left.time() })?;
+                        samples.push(batches::rate(work, one_of(work), places, plan.sample())?);
                     }
-                    Ok(all)
-                };
-                let (all, disturbed) = witness.measure(&what, &all_places.concat(), take)?;
-                for (samples, &threads) in all.into_iter().zip(&plan.threads) {
-                    let operations_per_s = Sample::new(samples.clone())?.median();
-                    let rate = Rate { work, threads, operations_per_s, samples, disturbed };
-                    tell(watch, "rate", &rate)?;
-                    rates.push((number, rate));
                 }
+                Ok(all)
+            };
+            let (all, disturbed) = witness.measure(&what, &all_places.concat(), take)?;
+            for (samples, &threads) in all.into_iter().zip(&plan.threads) {
+                let operations_per_s = Sample::new(samples.clone())?.median();
+                let rate = Rate { work, threads, operations_per_s, samples, disturbed };
+                tell(watch, "rate", &rate)?;
+                rates.push((number, rate));
             }
-            Part::Wait { work } => {
-                let place = [first].into_iter().collect();
-                let sample = |_| batches::wait_ns(work, one_of(work), &place, plan.sample());
-                let take = || (0..plan.rounds).map(sample).collect::<Result<Vec<_>>>();
-                let (samples, disturbed) = witness.measure(&what, std::slice::from_ref(&place), take)?;
-                let wait_ns = Sample::new(samples.clone())?.median();
-                let wait = Wait { work, wait_ns, wait_cycles: None, samples, disturbed };
-                tell(watch, "wait", &wait)?;
-                waits.push((number, wait));
-            }
+        } else {
+            let place = [first].into_iter().collect();
+            let sample = |_| batches::wait_ns(work, one_of(work), &place, plan.sample());
+            let take = || (0..plan.rounds).map(sample).collect::<Result<Vec<_>>>();
+            let (samples, disturbed) = witness.measure(&what, std::slice::from_ref(&place), take)?;
+            let wait_ns = Sample::new(samples.clone())?.median();
+            let wait = Wait { work, wait_ns, wait_cycles: None, samples, disturbed };
+            tell(watch, "wait", &wait)?;
+            waits.push((number, wait));
         }
         left.through(begin.elapsed());
     }
@@ -254,14 +237,9 @@ fn check_bound(rate: &Rate, clock: f64, lanes: usize) -> Result<()> {
     if rate.operations_per_s <= limit {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorKind::Failed,
-        format!(
-            "{} operations of {} in a second are more than any CPU makes",
-            rate.operations_per_s,
-            rate.work.name()
-        ),
-    ))
+    let (rate, work) = (rate.operations_per_s, rate.work.name());
+    let what = format!("{rate} operations of {work} in a second are more than any CPU makes");
+    Err(Error::new(ErrorKind::Failed, what))
 }
 
 /// `first` is the clock of the first CPU. There is no peak where one of several clocks cannot be measured.

@@ -117,23 +117,18 @@ pub struct Sample {
 pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
     plan.check()?;
     let mut bench = Bench::new(plan, host, watch)?;
-    let transfers = plan.transfers();
-    let mut refused: Vec<_> =
-        transfers.iter().map(|transfer| bench.target(transfer).refusal(transfer)).collect();
-    let mut taken: Vec<Vec<Taken>> = transfers.iter().map(|_| Vec::new()).collect();
+    let trial =
+        |transfer| Trial { refused: bench.target(&transfer).refusal(&transfer), transfer, taken: Vec::new() };
+    let mut trials: Vec<_> = plan.transfers().into_iter().map(trial).collect();
     let mut random = Pcg64::seed_from_u64(plan.seed);
     // The kernel's threads write back what was transferred.
-    let mut witness = Witness::new(host, plan.rounds * transfers.len(), Others::Work);
-    let mut left = Left::new(plan.rounds * possible(&refused).len(), plan.phase() * 3);
+    let mut witness = Witness::new(host, plan.rounds * trials.len(), Others::Work);
+    let mut left = Left::new(plan.rounds * possible(&trials).len(), plan.phase() * 3);
     for _ in 0..plan.rounds {
-        let mut order = possible(&refused);
+        let mut order = possible(&trials);
         order.shuffle(&mut random);
         for number in order {
-            let (Some(transfer), Some(refused), Some(taken)) =
-                (transfers.get(number), refused.get_mut(number), taken.get_mut(number))
-            else {
-                continue;
-            };
+            let Some(Trial { transfer, refused, taken }) = trials.get_mut(number) else { continue };
             let what = transfer.name();
             watch(Event::Next { what: &what, left: left.time() })?;
             let begin = Instant::now();
@@ -150,18 +145,14 @@ pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
             left.through(begin.elapsed());
         }
     }
-    let cells = transfers
-        .into_iter()
-        .zip(refused)
-        .zip(taken)
-        .map(|((transfer, refused), taken)| {
-            let outcome = match refused {
-                Some(why) => Outcome::NotAvailable(why),
-                None => Outcome::Measured(Measured::of(&transfer, &taken)?),
-            };
-            Ok(Cell { transfer, outcome })
-        })
-        .collect::<Result<_>>()?;
+    let cell = |Trial { transfer, refused, taken }| {
+        let outcome = match refused {
+            Some(why) => Outcome::NotAvailable(why),
+            None => Outcome::Measured(Measured::of(&transfer, &taken)?),
+        };
+        Ok(Cell { transfer, outcome })
+    };
+    let cells = trials.into_iter().map(cell).collect::<Result<_>>()?;
     let direct_block_bytes = bench.written.direct_block_bytes();
     // Both files lie in the same folder.
     let doubts = bench.written.doubts().iter().cloned();
@@ -169,8 +160,16 @@ pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
     Ok(Disk { file_bytes: plan.file_bytes, direct_block_bytes, cells, notes })
 }
 
-fn possible(refused: &[Option<String>]) -> Vec<usize> {
-    refused.iter().enumerate().filter_map(|(number, why)| why.is_none().then_some(number)).collect()
+/// A transfer, why it cannot be had, and its samples.
+struct Trial {
+    transfer: Transfer,
+    refused: Option<String>,
+    taken: Vec<Taken>,
+}
+
+fn possible(trials: &[Trial]) -> Vec<usize> {
+    let possible = trials.iter().enumerate().filter(|(_, trial)| trial.refused.is_none());
+    possible.map(|(number, _)| number).collect()
 }
 
 fn tried<T>(transfer: &Transfer, sample: Result<T>) -> Result<std::result::Result<T, String>> {

@@ -170,13 +170,8 @@ impl DiskPlan {
             for operation in [Operation::Read, Operation::Write] {
                 for order in [Order::Sequential, Order::Random] {
                     for &threads in &self.threads {
-                        all.extend(Column::ALL.map(|column| Transfer {
-                            block_bytes,
-                            operation,
-                            order,
-                            threads,
-                            column,
-                        }));
+                        let to = |column| Transfer { block_bytes, operation, order, threads, column };
+                        all.extend(Column::ALL.map(to));
                     }
                 }
             }

@@ -231,9 +231,9 @@ pub(super) fn is_refusal(cause: &io::Error) -> bool {
 
 /// Opens a file once more for direct transfers, or says why not. Whether it can be written so is not looked at yet.
 fn direct(file: &File) -> std::result::Result<Direct, String> {
-    let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
-    let told =
-        told.filter(|facts| StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::DIOALIGN));
+    let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        .ok()
+        .filter(|facts| StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::DIOALIGN));
     if told.is_some_and(|facts| facts.stx_dio_offset_align == 0) {
         return Err("the file system has no direct transfers for this file".into());
     }
@@ -245,9 +245,7 @@ fn direct(file: &File) -> std::result::Result<Direct, String> {
         .map_err(|cause| format!("the file system refuses O_DIRECT: {cause}"))?;
     // Linux before 6.1, and some file systems, do not tell: what works is tried.
     let works = |alignment: &u64| {
-        let mut block = Block::new(*alignment as usize, PAGE);
-        let read = opened.read_exact_at(block.bytes_mut(), *alignment);
-        read.is_ok()
+        opened.read_exact_at(Block::new(*alignment as usize, PAGE).bytes_mut(), *alignment).is_ok()
     };
     let alignment = match told {
         Some(facts) => u64::from(facts.stx_dio_offset_align),

@@ -144,22 +144,15 @@ impl<'a> Worker<'a> {
 
     /// The error is of kind unavailable where the kernel refuses transfers of this kind.
     fn failed(&self, cause: io::Error) -> Error {
-        let what = if self.job.write { "write" } else { "read" };
+        let Job { write, length, .. } = self.job;
+        let (what, offset) = (if write { "write" } else { "read" }, self.offset(self.count));
         let refused = scratch::is_refusal(&cause);
-        let error = Error::io(
-            format!(
-                "cannot {what} {} bytes at byte {} of the file",
-                self.job.length,
-                self.offset(self.count)
-            ),
-            cause,
-        );
+        let error = Error::io(format!("cannot {what} {length} bytes at byte {offset} of the file"), cause);
         if !refused {
             return error;
         }
-        error
-            .with_kind(ErrorKind::Unavailable)
-            .hint("take other --blocks or another --column, or another disk with --dir")
+        let hint = "take other --blocks or another --column, or another disk with --dir";
+        error.with_kind(ErrorKind::Unavailable).hint(hint)
     }
 
     /// Looks whether all that was read was right, or what was written is there, through another descriptor of the file.

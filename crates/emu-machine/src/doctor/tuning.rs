@@ -8,10 +8,9 @@ use std::io::Write;
 use std::path::Path;
 use std::thread::{self, ThreadId};
 
-use emu_core::select_governor;
 use emu_core::{
     CpuList, Error, ErrorKind, Hertz, Journal, LiveSession, METHODS, Result, Trait, Undo, control_file,
-    live_sessions,
+    live_sessions, select_governor,
 };
 use nix::sys::prctl;
 use serde::Serialize;
@@ -90,19 +89,15 @@ impl Tuning {
         strict: bool,
         apply: Apply<'_>,
     ) -> Result<Self> {
-        let mut wanted: Vec<&Examined> =
-            knobs.iter().filter(|knob| !knob.finding.changes.is_empty()).collect();
+        let mut wanted: Vec<_> = knobs.iter().filter(|knob| !knob.finding.changes.is_empty()).collect();
         let is_none =
             |knob: &&Examined| knob.about.takes != Takes::Tuning || !knob.finding.is_tunable_or_ready();
         if let Some(knob) = knobs.iter().find(is_none).filter(|_| strict) {
             return Err(cannot(knob));
         }
-        let mut refused = Vec::new();
-        for knob in &wanted {
-            if let Some(why) = &knob.not_permitted {
-                refused.push(Refused { name: knob.about.name, why: why.clone() });
-            }
-        }
+        let refusal =
+            |knob: &&Examined| Some(Refused { name: knob.about.name, why: knob.not_permitted.clone()? });
+        let mut refused: Vec<_> = wanted.iter().filter_map(refusal).collect();
         if let Some(first) = refused.first().filter(|_| strict || refused.len() == wanted.len()) {
             return Err(Error::not_permitted(format!("cannot tune {}: {}", first.name, first.why))
                 .hint("run as root, on the machine itself: containers see these files read-only"));
@@ -121,8 +116,7 @@ impl Tuning {
                 left.with_kind(ErrorKind::RestoreIncomplete).caused_by(Error::unavailable(error.in_words()))
             })?;
             if strict {
-                let kind = error.kind();
-                return Err(Error::new(kind, format!("cannot tune {name}")).caused_by(error));
+                return Err(Error::new(error.kind(), format!("cannot tune {name}")).caused_by(error));
             }
             earlier = tuning.notes();
             refused.push(Refused { name, why: error.in_words() });
@@ -231,17 +225,15 @@ fn check_frequencies(machine: &Machine, knobs: &[&Examined]) -> Result<()> {
     let is_frequency = |path: &Path| {
         ["cpufreq", "intel_pstate"].iter().any(|folder| path.starts_with(roots.cpus().join(folder)))
     };
-    let paths = knobs.iter().flat_map(|knob| &knob.finding.changes).filter_map(Change::path);
-    if !paths.into_iter().any(|path| is_frequency(&path)) {
+    let mut paths = knobs.iter().flat_map(|knob| &knob.finding.changes).filter_map(Change::path);
+    if !paths.any(|path| is_frequency(&path)) {
         return Ok(());
     }
-    let live = live_sessions(roots)?;
-    let sets_frequencies = |session: &&LiveSession| {
+    let sets_frequencies = |session: &LiveSession| {
         let method = METHODS.iter().find(|method| method.id().as_str() == session.method);
         method.is_some_and(|method| method.about().has(Trait::MovesClock))
     };
-    let busy = live.iter().find(sets_frequencies);
-    busy.map_or(Ok(()), |session| {
+    live_sessions(roots)?.into_iter().find(sets_frequencies).map_or(Ok(()), |session| {
         let message = format!("cannot tune the frequency: emu {} sets it ({})", session.pid, session.what());
         Err(Error::unavailable(message).hint("end that emulation first, or name other knobs with --knobs"))
     })
@@ -257,9 +249,8 @@ fn apply(held: &mut Held, journal: &Journal, machine: &Machine, change: &Change)
         }
         Change::Choice { path, value } => journal.write_choice(path, value).map(drop),
         Change::Governor { policy, value } => {
-            let policies = machine.host.cpufreq.iter().flat_map(|cpufreq| &cpufreq.policies);
+            let mut policies = machine.host.cpufreq.iter().flat_map(|cpufreq| &cpufreq.policies);
             let known = policies
-                .into_iter()
                 .find(|known| known.path == *policy)
                 .ok_or_else(|| Error::unavailable(format!("there is no policy {}", policy.display())))?;
             // Some drivers set the preference for energy with the governor, and do not all set it back.

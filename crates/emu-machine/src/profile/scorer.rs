@@ -134,7 +134,9 @@ fn linpack(only: &CpuList, length: Duration) -> Result<f64> {
     let solution = first.clone().solve(threads)?;
     let each = begin.elapsed();
     if !solution.check().passes() {
-        return Err(wrong("LINPACK"));
+        return Err(
+            emu_bench::wrong("result of LINPACK").hint("the CPU or the memory has erred: try another CPU")
+        );
     }
     let count = (length.as_secs_f64() / each.as_secs_f64()).ceil().clamp(1.0, SYSTEMS_MAX as f64) as usize;
     let systems = vec![first; count];
@@ -160,10 +162,7 @@ fn memory(only: &CpuList, length: Duration) -> Result<f64> {
 impl Scoring {
     fn latency(&mut self, length: Duration) -> Result<f64> {
         const STEPS: u64 = 10_000;
-        let chase = match self.chase.take() {
-            Some(chase) => chase,
-            None => Chase::new(SPREAD, 1)?,
-        };
+        let chase = self.chase.take().map_or_else(|| Chase::new(SPREAD, 1), Ok)?;
         let chase = self.chase.insert(chase);
         let (mut steps, begin) = (0, Instant::now());
         while begin.elapsed() < length {
@@ -194,11 +193,6 @@ fn command(command: &str, length: Duration) -> Result<f64> {
     };
     Err(Error::new(ErrorKind::Failed, format!("the command `{command}` has failed: {status}"))
         .hint("try it in a shell, in this folder"))
-}
-
-fn wrong(what: &str) -> Error {
-    emu_bench::wrong(format_args!("result of {what}"))
-        .hint("the CPU or the memory has erred: try another CPU")
 }
 
 #[cfg(test)]

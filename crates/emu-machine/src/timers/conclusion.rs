@@ -69,15 +69,12 @@ fn inversion(of: &Disparity) -> Option<String> {
 }
 
 fn ticks(clocks: &[Quality]) -> Option<String> {
-    let ticking: Vec<_> = clocks
-        .iter()
-        .filter_map(|clock| Some((clock, clock.step_ns.filter(|step| *step >= TICK_NS)?)))
-        .map(|(clock, step)| format!("{} counts in ticks of {}", clock.clock, nanos(step)))
-        .collect();
-    (!ticking.is_empty()).then(|| {
-        let words = ticking.join(", ");
-        format!("{words}: use it for seconds, or not at all.")
-    })
+    let ticking = clocks.iter().filter_map(|clock| {
+        let step = clock.step_ns.filter(|step| *step >= TICK_NS)?;
+        Some(format!("{} counts in ticks of {}", clock.clock, nanos(step)))
+    });
+    let words = ticking.collect::<Vec<_>>().join(", ");
+    (!words.is_empty()).then(|| format!("{words}: use it for seconds, or not at all."))
 }
 
 fn agreement(disparities: &[Disparity]) -> Option<String> {
@@ -111,11 +108,8 @@ fn hindrance(account: &Ledger) -> Option<&'static str> {
 /// not decided.
 fn order(drift: &[Drift], passes: &[Pass]) -> Option<String> {
     let long = drift.iter().filter(|drift| drift.steps as f64 * 1e9 / drift.best_hz.max(1.0) >= DRIFT_MIN_NS);
-    let changes: Vec<_> = long
-        .flat_map(|drift| {
-            [(drift.steps, "descending", drift.descending), (drift.steps, "random", drift.random)]
-        })
-        .collect();
+    let of_orders = |of: &Drift| [(of.steps, "descending", of.descending), (of.steps, "random", of.random)];
+    let changes: Vec<_> = long.flat_map(of_orders).collect();
     let certain = changes.iter().filter_map(|(steps, order, change)| Some((steps, order, change.certain()?)));
     let largest = certain.max_by(|a, b| a.2.estimate.abs().total_cmp(&b.2.estimate.abs()));
     if let Some((steps, order, mean)) = largest.filter(|(.., mean)| mean.estimate.abs() > DRIFT) {
@@ -131,10 +125,8 @@ fn order(drift: &[Drift], passes: &[Pass]) -> Option<String> {
         ));
     }
     let most = changes.iter().map(|(.., change)| change.median.abs()).fold(0.0, f64::max);
-    let (rounds, disturbed) = (
-        passes.chunks(Direction::ALL.len()).count(),
-        passes.chunks(Direction::ALL.len()).filter(|round| is_disturbed(round)).count(),
-    );
+    let rounds = passes.chunks(Direction::ALL.len());
+    let (rounds, disturbed) = (rounds.len(), rounds.filter(|round| is_disturbed(round)).count());
     (most > DRIFT).then(|| {
         let left_out = match disturbed {
             0 => String::new(),

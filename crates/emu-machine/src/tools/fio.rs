@@ -65,10 +65,9 @@ pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
         options.extend(first.options.clone());
         for operation in [Operation::Read, Operation::Write] {
             let done =
-                jobs.iter().map(|job| if operation == Operation::Read { &job.read } else { &job.write });
-            let (count, per_second) =
-                done.fold((0, 0.0), |(count, sum), one| (count + one.total_ios, sum + one.bw_bytes));
-            if count > 0 {
+                || jobs.iter().map(|job| if operation == Operation::Read { &job.read } else { &job.write });
+            let per_second = done().map(|one| one.bw_bytes).sum();
+            if done().any(|one| one.total_ios > 0) {
                 let what = what(&options, operation, jobs.len(), is_alone);
                 figures.push(Figure { tool: Tool::Fio, what, per_second });
             }

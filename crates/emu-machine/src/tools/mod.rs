@@ -133,10 +133,9 @@ pub fn read(text: &str) -> Result<Vec<Figure>> {
     }?;
     if let Some(figure) = figures.iter().find(|figure| !PLAUSIBLE.contains(&figure.per_second)) {
         let Figure { what, per_second, .. } = figure;
-        return Err(Error::usage(format!(
-            "its rate of {what} is {per_second:e} each second, which none can be"
-        ))
-        .hint("the file is damaged, or the tool has failed: run it again, and keep all that it prints"));
+        let rate = format!("its rate of {what} is {per_second:e} each second, which none can be");
+        let hint = "the file is damaged, or the tool has failed: run it again, and keep all that it prints";
+        return Err(Error::usage(rate).hint(hint));
     }
     Ok(figures)
 }

@@ -94,10 +94,8 @@ impl Target {
     pub(crate) fn group(host: &Host, path: &Path, of: Option<String>) -> Result<Self> {
         let wrong =
             |why: &str| bad_cgroup(path, why).hint("name it as /proc/PID/cgroup does, or by its folder");
-        let plain = |path: &Path| {
-            path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
-        };
-        if !path.is_absolute() || !plain(path) {
+        let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+        if !path.is_absolute() || !path.components().all(is_plain) {
             return Err(wrong("it must be an absolute path without `..`"));
         }
         let hierarchies = &host.cgroups.hierarchies;
@@ -143,8 +141,7 @@ impl Target {
         match self {
             Self::Processes { pids, .. } => pids.clone(),
             Self::Cgroup { folders, .. } => {
-                let pids: BTreeSet<Pid> = folders.iter().flat_map(Folder::members).collect();
-                pids.into_iter().collect()
+                folders.iter().flat_map(Folder::members).collect::<BTreeSet<_>>().into_iter().collect()
             }
         }
     }

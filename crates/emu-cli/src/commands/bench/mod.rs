@@ -35,24 +35,16 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         Some(folder) => Run::resume(&host, folder),
         None => begin(&host, args, &mut ending),
     };
-    let mut run = match begun {
-        Ok(run) => run,
-        Err(why) => {
-            ending
-                .by_signal(Some(&why))
-                .inspect_err(|_| Reporter::new(false).say("interrupted before anything was measured"))?;
-            return Err(why.into());
-        }
-    };
+    let say = |words: &str| Reporter::new(false).say(words);
+    let interrupted = |_: &Failure| say("interrupted before anything was measured");
+    if let Err(why) = &begun {
+        ending.by_signal(Some(why)).inspect_err(interrupted)?;
+    }
+    let mut run = begun?;
     let measured = measure(&mut run, &mut ending);
-    let folder = run.folder().display().to_string();
-    ending.by_signal(measured.as_ref().err()).inspect_err(|_| {
-        Reporter::new(false).say(&format!("interrupted; complete it by: emu bench --resume {folder}"));
-    })?;
-    measured.inspect_err(|_| {
-        Reporter::new(false)
-            .say(&format!("what was measured is kept; complete it by: emu bench --resume {folder}"));
-    })?;
+    let complete = format!("complete it by: emu bench --resume {}", run.folder().display());
+    ending.by_signal(measured.as_ref().err()).inspect_err(|_| say(&format!("interrupted; {complete}")))?;
+    measured.inspect_err(|_| say(&format!("what was measured is kept; {complete}")))?;
     let results = Results::of_run(&run)?;
     report::show(&results, &run.folder().join(report::FOLDER), args.json)
 }
@@ -130,18 +122,17 @@ fn parts(args: &BenchArgs, usual: Vec<Part>) -> Vec<Part> {
     let is_known = |name: &String| usual.iter().any(|part| part.workloads.contains(name));
     let unknown: Vec<_> = workloads.iter().filter(|name| !is_known(name)).cloned().collect();
     let cores = given(&args.cores, Vec::new).into_iter().map(usize::from).collect::<Vec<_>>();
-    let mut parts: Vec<Part> = usual
-        .into_iter()
-        .map(|mut part| {
-            if !workloads.is_empty() {
-                part.workloads =
-                    workloads.iter().filter(|name| part.workloads.contains(name)).cloned().collect();
-            }
-            part.speeds = given(&args.speeds, || part.speeds);
-            part.cores = if cores.is_empty() { part.cores } else { Cores::Each(cores.clone()) };
-            part
-        })
-        .collect();
+    let mut parts = usual;
+    for part in &mut parts {
+        if !workloads.is_empty() {
+            let kept = workloads.iter().filter(|name| part.workloads.contains(name));
+            part.workloads = kept.cloned().collect();
+        }
+        part.speeds = given(&args.speeds, || std::mem::take(&mut part.speeds));
+        if !cores.is_empty() {
+            part.cores = Cores::Each(cores.clone());
+        }
+    }
     if let Some(first) = parts.first_mut() {
         first.workloads.extend(unknown);
     }

@@ -1,5 +1,6 @@
 //! What the host's frequency control can do, in sentences for `emu info`.
 
+use emu_bench::grouped;
 use emu_bench::numbers::{percent, span};
 use emu_core::{CpuList, Cpufreq, Hertz, Policy};
 
@@ -12,22 +13,11 @@ pub(super) fn sentences(cpufreq: Option<&Cpufreq>) -> Vec<String> {
                     cpu-gov cannot work; the other methods need none";
         return vec![none.into()];
     };
-    let mut kinds: Vec<Vec<&Policy>> = Vec::new();
-    for policy in &cpufreq.policies {
-        match kinds.iter_mut().find(|kind| kind.first().is_some_and(|first| is_same(first, policy))) {
-            Some(kind) => kind.push(policy),
-            None => kinds.push(vec![policy]),
-        }
-    }
+    let kinds = grouped(&cpufreq.policies, |one, other| is_same(one, other));
     let mut sentences: Vec<_> = kinds.iter().flat_map(|kind| of_kind(kind)).collect();
     for (switch, name) in [(cpufreq.boost, "boost"), (cpufreq.no_turbo.map(|off| !off), "turbo")] {
-        if let Some(on) = switch {
-            sentences.push(if on {
-                format!("{name} is on: the clock may exceed what is set; a zone at the top of the table turns it off")
-            } else {
-                format!("{name} is off")
-            });
-        }
+        let on = "on: the clock may exceed what is set; a zone at the top of the table turns it off";
+        sentences.extend(switch.map(|is_on| format!("{name} is {}", if is_on { on } else { "off" })));
     }
     for (mode, name) in [(&cpufreq.intel_pstate, "intel_pstate"), (&cpufreq.amd_pstate, "amd_pstate")] {
         sentences.extend(mode.iter().map(|mode| format!("{name} is {mode}")));

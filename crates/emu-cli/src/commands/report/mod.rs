@@ -121,15 +121,8 @@ fn folder(args: &ReportArgs) -> Result<PathBuf> {
 /// The results are shown also where the report cannot be written.
 pub(crate) fn show(results: &Results, folder: &Path, json: bool) -> Result<Exit, Failure> {
     let written = write(results, folder);
-    let text = if json {
-        output::json(results)?
-    } else {
-        let mut text = show::text(results);
-        if written.is_ok() {
-            text.push_str(&show::page(&folder.join(PAGE)));
-        }
-        text
-    };
+    let page = written.as_ref().map_or(String::new(), |()| show::page(&folder.join(PAGE)));
+    let text = if json { output::json(results)? } else { show::text(results) + &page };
     output::print(&text)?;
     written?;
     Ok(Exit::Success)

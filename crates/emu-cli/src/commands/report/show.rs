@@ -77,23 +77,21 @@ fn told(results: &Results) -> Vec<String> {
     }
     notes.extend(doubts(&results.fidelity));
     let methods = results.totals.iter().filter(|total| total.contender != NONE);
-    let stalls: Vec<_> = methods
-        .filter_map(|total| {
-            let stall = Duration::from_nanos(total.longest_stall_ns?);
-            Some(format!("{} {}", total.contender, span(stall)))
-        })
-        .collect();
+    let stalls = methods.filter_map(|total| {
+        Some(format!("{} {}", total.contender, span(Duration::from_nanos(total.longest_stall_ns?))))
+    });
+    let stalls = stalls.collect::<Vec<_>>().join(", ");
     if !stalls.is_empty() {
-        notes.push(format!("Longest stall of cpu-loop: {}.", stalls.join(", ")));
+        notes.push(format!("Longest stall of cpu-loop: {stalls}."));
     }
     let smooth = results.smoothness.iter().map(|one| {
         let from = one.spectrum.granularity.smooth_from_ms;
         let from = from.map_or_else(|| "none looked at".into(), |ms| format!("{ms} ms and longer"));
         format!("{} at {}: {from}", one.contender, percent(one.share))
     });
-    let smooth: Vec<_> = smooth.collect();
+    let smooth = smooth.collect::<Vec<_>>().join("; ");
     if !smooth.is_empty() {
-        notes.push(format!("Windows in which progress is smooth: {}.", smooth.join("; ")));
+        notes.push(format!("Windows in which progress is smooth: {smooth}."));
     }
     notes.extend(results.grounds.iter().filter_map(Ground::doubt));
     for refusal in &results.unavailable {

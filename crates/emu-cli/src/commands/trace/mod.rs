@@ -106,10 +106,8 @@ fn recorded(args: &RecordArgs) -> Result<Exit, Failure> {
     let plan = WaveringPlan::new(&host, args.cpus.as_ref(), args.length, args.every)?;
     let mut file = OutputFile::open(&args.file)?;
     let reporter = Reporter::new(args.quiet);
-    reporter.tell(&format!(
-        "records for {}; Ctrl-C ends it before, and keeps what there is",
-        span(plan.length())
-    ));
+    let length = span(plan.length());
+    reporter.tell(&format!("records for {length}; Ctrl-C ends it before, and keeps what there is"));
     let ends = AtomicBool::new(false);
     let recorded = thread::scope(|scope| {
         let recorder = scope.spawn(|| record(&host, &plan, &ends));
@@ -117,8 +115,8 @@ fn recorded(args: &RecordArgs) -> Result<Exit, Failure> {
             signals.wait(&[], LOOK)?;
             while let Some(received) = signals.next()? {
                 if received.signal == Signal::SIGTSTP {
-                    reporter
-                        .note("a recording cannot stop and go on; Ctrl-C ends it, and keeps what there is");
+                    let note = "a recording cannot stop and go on; Ctrl-C ends it, and keeps what there is";
+                    reporter.note(note);
                 }
                 ends.fetch_or(signals.is_ending(received), Ordering::Relaxed);
             }

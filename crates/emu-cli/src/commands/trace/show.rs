@@ -49,13 +49,12 @@ pub(super) fn read(path: &Path) -> Result<Shown> {
     let text = input_file::read_any(path, input_file::TRACE_MAX).map_err(|e| {
         Error::file("read", path, e).with_kind(ErrorKind::Usage).hint("name a trace, or the JSON of a run")
     })?;
-    let within = |e: Error| e.during(format!("cannot show {}", path.display()));
     let shown = if text.trim_start().starts_with('{') {
         of_run(&text).map(|lines| (lines, false))
     } else {
         of_trace(&text)
     };
-    let (lines, is_clocks) = shown.map_err(within)?;
+    let (lines, is_clocks) = shown.map_err(|e: Error| e.during(format!("cannot show {}", path.display())))?;
     let title = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Ok(Shown { title, is_clocks, lines })
 }
@@ -146,10 +145,8 @@ impl Shown {
         let mut series = Vec::new();
         let (scale, unit) = if self.is_clocks { (1.0, "GHz") } else { (100.0, "%") };
         for (name, line) in &self.lines {
-            let asked = line
-                .steps
-                .iter()
-                .flat_map(|step| [step.from, step.until].map(|at| Point::new(at, scale * step.asked)));
+            let ends = line.steps.iter().flat_map(|step| [step.from, step.until].map(|at| (at, step.asked)));
+            let asked = ends.map(|(at, asked)| Point::new(at, scale * asked));
             series.push(Series::line(format!("asked, {name}"), asked.collect()));
             let delivered = line.steps.iter().filter_map(|step| {
                 let seen = step.delivered?;
@@ -161,12 +158,8 @@ impl Shown {
                 series.push(Series::points(format!("delivered, {name}"), delivered));
             }
         }
-        Chart::new(
-            self.title.clone(),
-            Axis::linear("time, s"),
-            Axis::linear(format!("speed, {unit}")).from(0.0),
-            series,
-        )
+        let y = Axis::linear(format!("speed, {unit}")).from(0.0);
+        Chart::new(self.title.clone(), Axis::linear("time, s"), y, series)
     }
 }
 

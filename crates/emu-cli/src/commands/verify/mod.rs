@@ -123,9 +123,8 @@ impl Case {
     }
 
     fn expected_time(&self) -> Duration {
-        let pairs: Duration =
-            self.trials.iter().map(|trial| self.plan.expected_time(&self.emulated, trial)).sum();
-        pairs + self.spectrum()
+        let pairs = self.trials.iter().map(|trial| self.plan.expected_time(&self.emulated, trial));
+        pairs.sum::<Duration>() + self.spectrum()
     }
 }
 
@@ -242,9 +241,7 @@ impl Run {
         self.decide(case, &title, &mut outcomes)?;
         Ok(Section::new(case.method(), &case.speed, &case.emulated, &case.plan, spectrum, outcomes))
     }
-}
 
-impl Run {
     /// Takes more pairs for what is undecided, while there is time for as many again.
     fn decide(&mut self, case: &mut Case, title: &str, outcomes: &mut [Outcome]) -> Result<()> {
         for outcome in outcomes {

@@ -126,19 +126,14 @@ pub(super) fn conclusion(effects: &[Effect]) -> String {
             Some(format!("{} ({}) by {percent:+.1}%", effect.knob, effect.kind.name()))
         })
         .collect();
-    let mut sentences = Vec::new();
-    if !calmer.is_empty() {
-        sentences.push(format!("Shown to make runs calmer here: {calmer}."));
-    }
-    if !louder.is_empty() {
-        sentences.push(format!("Shown to make them louder: {louder}."));
-    }
+    let sentence = |words: &str, what: &str| (!what.is_empty()).then(|| format!("{words}: {what}."));
+    let noise =
+        [sentence("Shown to make runs calmer here", &calmer), sentence("Shown to make them louder", &louder)];
+    let mut sentences: Vec<_> = noise.into_iter().flatten().collect();
     if sentences.is_empty() {
         sentences.push("No knob is shown to change the noise here.".to_owned());
     }
-    if !times.is_empty() {
-        sentences.push(format!("Shown to change the time of an operation: {}.", times.join(", ")));
-    }
+    sentences.extend(sentence("Shown to change the time of an operation", &times.join(", ")));
     if !(calmer.is_empty() && louder.is_empty() && times.is_empty()) {
         sentences.extend(by_chance(effects));
     }
@@ -147,11 +142,10 @@ pub(super) fn conclusion(effects: &[Effect]) -> String {
         sentences.push("Of the rest this many pairs show no effect on the noise.".to_owned());
     }
     let pairs = || effects.iter().flat_map(|effect| &effect.pairs);
-    let disturbed = pairs().filter(|pair| pair.disturbed).count();
-    if disturbed > 0 {
+    let disturbed = pairs().filter(|pair| pair.disturbed).count() as f64 / pairs().count() as f64 * 100.0;
+    if disturbed > 0.0 {
         sentences.push(format!(
-            "Steal, a limit of our cgroup or heat disturbed {:.0}% of the pairs, which do not decide.",
-            disturbed as f64 / pairs().count() as f64 * 100.0
+            "Steal, a limit of our cgroup or heat disturbed {disturbed:.0}% of the pairs, which do not decide."
         ));
     }
     sentences.join(" ")

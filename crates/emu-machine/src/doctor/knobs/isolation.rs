@@ -2,6 +2,7 @@
 
 use emu_core::CpuList;
 
+use super::booted;
 use crate::doctor::{Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static ISOLATION: Knob = Knob {
@@ -22,12 +23,5 @@ fn look(machine: &Machine) -> Finding {
             "boot with isolcpus=LIST; until then bind runs to some CPUs and other work to the rest",
         );
     }
-    let others = machine.cpus.difference(&isolated);
-    if !others.is_empty() {
-        return Finding::advice(
-            format!("CPUs {isolated} are isolated, {others} are not"),
-            "boot with isolcpus=LIST; until then name with --cpus those that are, and bind runs to them",
-        );
-    }
-    Finding::ready(format!("CPUs {isolated} are isolated"))
+    booted(machine, &isolated, ["are isolated", "are not", "are"], "isolcpus")
 }

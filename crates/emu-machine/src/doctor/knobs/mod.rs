@@ -108,6 +108,20 @@ fn by_value<'a>(values: impl Iterator<Item = (&'a Policy, String)>) -> String {
     }
 }
 
+/// Whether all quiet CPUs are among those that a parameter of the kernel names, in the words of what these are or do.
+fn booted(machine: &Machine, cpus: &CpuList, [all, not, some]: [&str; 3], parameter: &str) -> Finding {
+    let others = machine.cpus.difference(cpus);
+    if others.is_empty() {
+        return Finding::ready(format!("CPUs {cpus} {all}"));
+    }
+    Finding::advice(
+        format!("CPUs {cpus} {all}, {others} {not}"),
+        format!(
+            "boot with {parameter}=LIST; until then name with --cpus those that {some}, and bind runs to them"
+        ),
+    )
+}
+
 fn choice(path: &Path) -> Option<String> {
     let text = probe::<String>(path)?;
     chosen(text.as_bytes()).map(|word| String::from_utf8_lossy(word).into_owned())

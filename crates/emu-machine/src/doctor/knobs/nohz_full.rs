@@ -2,6 +2,7 @@
 
 use emu_core::{CpuList, control_file};
 
+use super::booted;
 use crate::doctor::{Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static NOHZ_FULL: Knob = Knob {
@@ -27,12 +28,5 @@ fn look(machine: &Machine) -> Finding {
     if tickless.is_empty() {
         return Finding::advice("every CPU has its tick", "boot with nohz_full=LIST");
     }
-    let others = machine.cpus.difference(&tickless);
-    if !others.is_empty() {
-        return Finding::advice(
-            format!("CPUs {tickless} stop their tick, {others} do not"),
-            "boot with nohz_full=LIST; until then name with --cpus those that do, and bind runs to them",
-        );
-    }
-    Finding::ready(format!("CPUs {tickless} stop their tick"))
+    booted(machine, &tickless, ["stop their tick", "do not", "do"], "nohz_full")
 }

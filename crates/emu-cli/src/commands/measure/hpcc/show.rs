@@ -4,7 +4,7 @@ mod series;
 
 use emu_bench::report::{Axis, Chart, Point, Series};
 use emu_bench::table::{notes, paragraph};
-use emu_bench::{data, table};
+use emu_bench::{data, distinct, grouped, table};
 use emu_machine::hpcc::{Measured, Row, Share};
 
 use super::Reference;
@@ -76,24 +76,20 @@ fn csv(measured: &Measured, reference: Option<&Reference>) -> String {
 }
 
 fn chart(measured: &Measured) -> Chart {
-    let mut names: Vec<String> = Vec::new();
-    let mut series: Vec<(usize, Vec<Point>)> = Vec::new();
-    for row in &measured.rows {
-        let name = format!("{}, {}", row.kernel.name(), row.kernel.unit());
-        let place = names.iter().position(|one| *one == name).unwrap_or_else(|| {
-            names.push(name);
-            names.len() - 1
-        });
-        let point = point(place as f64 + 1.0, row);
-        match series.iter_mut().find(|(threads, _)| *threads == row.threads) {
-            Some((_, points)) => points.push(point),
-            None => series.push((row.threads, vec![point])),
-        }
-    }
-    let series =
-        series.into_iter().map(|(threads, points)| Series::points(format!("threads: {threads}"), points));
+    let kernels = distinct(measured.rows.iter().map(|row| row.kernel));
+    let point_of = |row: &&Row| {
+        let place = kernels.iter().position(|kernel| *kernel == row.kernel)?;
+        Some(point(place as f64 + 1.0, row))
+    };
+    let of_threads = |rows: Vec<&Row>| {
+        let threads = rows.first().map_or(0, |row| row.threads);
+        Series::points(format!("threads: {threads}"), rows.iter().filter_map(point_of).collect())
+    };
+    let rows = grouped(&measured.rows, |one, other| one.threads == other.threads);
+    let series = rows.into_iter().map(of_threads).collect();
+    let names = kernels.iter().map(|kernel| format!("{}, {}", kernel.name(), kernel.unit())).collect();
     let y = Axis::log("best of the runs, and all of them");
-    Chart::new("Kernels of the HPC Challenge", Axis::of_names("", names), y, series.collect())
+    Chart::new("Kernels of the HPC Challenge", Axis::of_names("", names), y, series)
 }
 
 /// The best of the runs that count, and all of them; hollow where all were disturbed.
