@@ -77,7 +77,7 @@ fn explain(
     let machine = Machine::of_files(&host.roots, None)?;
     let knobs = examine(&machine, &calibrate::CAUSES.map(str::to_owned))?;
     match turnable(&machine, &knobs, false) {
-        Ok(mut turnable) => calibrate::explain(found, &mut turnable.switches, "", measure),
+        Ok((mut switches, _)) => calibrate::explain(found, &mut switches, "", measure),
         Err(error) if error.kind() == ErrorKind::Unavailable => {
             calibrate::explain(found, &mut [], &error.in_words(), measure)
         }

@@ -64,19 +64,15 @@ fn ends_all(error: &Error) -> bool {
     error.kind() == ErrorKind::RestoreIncomplete
 }
 
-pub(crate) struct Turnable<'a> {
-    pub(crate) switches: Vec<Box<dyn Switch + 'a>>,
-    refused: Vec<Refused>,
-}
+pub(crate) type Switches<'a> = Vec<Box<dyn Switch + 'a>>;
 
 /// Tries each knob once. Fails where none can be turned, a named one cannot be, or one cannot be put back.
 pub(crate) fn turnable<'a>(
     machine: &'a Machine,
     examined: &'a [Examined],
     named: bool,
-) -> Result<Turnable<'a>> {
-    let mut switches: Vec<Box<dyn Switch + 'a>> = Vec::new();
-    let mut refused = Vec::new();
+) -> Result<(Switches<'a>, Vec<Refused>)> {
+    let (mut switches, mut refused): (Switches<'a>, Vec<_>) = Default::default();
     for knob in examined {
         if knob.finding.changes.is_empty() {
             if named {
