@@ -43,7 +43,7 @@ fn a_quick_look_makes_tables_a_conclusion_and_a_lasting_record() {
 }
 
 #[test]
-fn the_same_work_goes_through_a_server_and_one_that_dies_is_told() {
+fn the_same_work_goes_through_a_server_that_may_die() {
     let _alone = alone();
     let ended = run(&mut emu(words("noise --quick --json --server loopback")), "");
     let json = as_written("noise", &ended.stdout);
