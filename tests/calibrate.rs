@@ -43,7 +43,7 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
     let json = as_written("calibrate", &fs::read_to_string(record.join("calibrate.json")).unwrap());
     let explained = json["result"]["explained"]["words"].as_str().unwrap();
-    assert!(explained.split(' ').take(2).all(|word| ended.stdout.contains(word)), "{explained}");
+    assert!(unwrapped(&ended.stdout).contains(explained) && !explained.is_empty(), "{explained}");
     common::samples(&record);
     let samples = json["result"]["samples"].as_array().unwrap();
     // Each of both passes has a sample of its own, of the last size.

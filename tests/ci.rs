@@ -163,6 +163,18 @@ fn what_was_measured_before_an_interrupt_is_written() {
 const LOOP: &str = "i=0;␣while␣[␣$i␣-lt␣300000␣];␣do␣i=$((i+1));␣done";
 
 #[test]
+fn in_a_container_the_cpus_are_said_to_be_the_hosts() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let line = format!("ci --method {} --cpus 0 --speeds 100%,50% --reps 1 -- true", some_method().unwrap());
+    let ended = run(emu(words(&line)).env("container", "podman"), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(unwrapped(&ended.stderr).contains("the CPUs are the host's"), "{}", ended.stderr);
+}
+
+#[test]
 fn in_a_container_it_slows_with_what_it_may() {
     let _alone = alone();
     if !is_root() {

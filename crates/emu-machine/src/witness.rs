@@ -18,6 +18,10 @@ const PARTS_FOR_ONE_AGAIN: usize = 4;
 /// How long the core clock is read before a part and after it.
 const METER: Duration = Duration::from_millis(5);
 
+/// The core clock has settled where two readings differ by no more than this; so many are taken at most.
+const STEADY: f64 = 0.02;
+const SETTLES: usize = 8;
+
 /// Parts that are named in a note; the others are counted.
 const NAMED: usize = 3;
 
@@ -151,11 +155,25 @@ impl<'a> Witness<'a> {
     }
 
     fn metered<T>(&self, cpus: &CpuList, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
-        let before_hz = (self.clock)(cpus);
+        let before_hz = self.steady_clock(cpus);
         let (taken, seen) = self.watched(cpus, part)?;
         let clock = before_hz.zip((self.clock)(cpus));
         let clock = clock.map_or(0.0, |(before_hz, after_hz)| CoreClock { before_hz, after_hz }.change());
         Ok((taken, Disturbance { clock, ..seen }))
+    }
+
+    /// The core clock once two readings in a row agree: a CPU that has been idle takes a while to reach its clock.
+    fn steady_clock(&self, cpus: &CpuList) -> Option<f64> {
+        let mut before_hz = (self.clock)(cpus)?;
+        for _ in 0..SETTLES {
+            let after_hz = (self.clock)(cpus)?;
+            let is_steady = CoreClock { before_hz, after_hz }.change() <= STEADY;
+            before_hz = after_hz;
+            if is_steady {
+                break;
+            }
+        }
+        Some(before_hz)
     }
 
     fn watched<T>(&self, cpus: &CpuList, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
@@ -184,6 +202,21 @@ impl<'a> Witness<'a> {
             Others::Work => 0.0,
         };
         Disturbance { stolen: passed.stolen_share(), foreign, ..Disturbance::default() }
+    }
+
+    /// The notes where disturbed samples are left out, but of parts that have no others.
+    pub(crate) fn notes_but_left_out(mut self, has_no_others: impl Fn(&str) -> bool) -> Vec<String> {
+        let all = self.disturbed.len();
+        self.disturbed.retain(|(what, _)| has_no_others(what));
+        let left_out = all - self.disturbed.len();
+        // Each of its samples has noted it.
+        self.disturbed.sort_by(|(one, a), (other, b)| one.cmp(other).then(b.sum().total_cmp(&a.sum())));
+        self.disturbed.dedup_by(|(one, _), (other, _)| one == other);
+        let mut notes = self.notes();
+        if left_out > 0 {
+            notes.push(format!("Left out: {left_out} disturbed samples of parts that have others."));
+        }
+        notes
     }
 
     pub(crate) fn notes(mut self) -> Vec<String> {
@@ -316,9 +349,12 @@ mod tests {
         static READINGS: AtomicUsize = AtomicUsize::new(0);
         let (_dir, host) = host();
         let of = |clock| Witness { clock, ..blind(&host, 1, Others::Count) }.beside(|| Ok(())).unwrap().1;
-        let falling = of(|_| Some(2e9 / (READINGS.fetch_add(1, Ordering::Relaxed) + 1) as f64));
-        assert_eq!(falling.in_words(), "the core clock changed by 100%");
-        assert!(falling.is_notable() && !of(|_| Some(2e9)).is_notable());
+        // A CPU that was idle wakes up; then a part begins at 2 GHz, and ends at this or another clock.
+        fn next(of: [f64; 4]) -> Option<f64> {
+            of.get(READINGS.fetch_add(1, Ordering::Relaxed) % 4).map(|ghz| ghz * 1e9)
+        }
+        assert!(!of(|_| next([1.0, 2.0, 2.0, 2.0])).is_notable());
+        assert_eq!(of(|_| next([1.0, 2.0, 2.0, 1.0])).in_words(), "the core clock changed by 100%");
     }
 
     #[test]

@@ -375,9 +375,12 @@ def node(name: str, speed: Speed | None = None, **zone: Unpack[Zone]) -> Iterato
     try:
         yield made
     finally:
-        # It may have been removed before.
-        if any(one["name"] == name for one in nodes()):
+        try:
             made.remove(kill=True)
+        except EmuError:
+            # It may have been removed before.
+            if any(one["name"] == name for one in nodes()):
+                raise
 
 
 def nodes() -> list[dict[str, Any]]:

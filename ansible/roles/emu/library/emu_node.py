@@ -129,7 +129,7 @@ def main() -> None:
             module.fail_json(msg=f"a value of `nodes` or `classes` makes no sense: {error}")
     try:
         words = ["--dry-run"] if module.check_mode else ["--quiet"]
-        version = call("--version").strip().removeprefix("emu ")
+        version = call("--version").strip().split(" ", 1)[-1]
         applied = read(call("node", "apply", "-", "--json", *words, data=content), 1)
         nodes = read(call("node", "list", "--json"), 2)["nodes"]
     except OSError as error:

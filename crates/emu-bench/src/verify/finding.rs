@@ -213,7 +213,7 @@ fn finding(
     let ratio = PairedRatios::new(&measured)?.ratio(centre, plan.level)?;
     let ratios = PairedRatios::new(&relative)?;
     let differences: Vec<_> = controls.iter().map(|pair: &stats::Pair| pair.log_ratio().abs()).collect();
-    let floor = Sample::new(differences).ok().map(|differences| differences.mean().exp_m1());
+    let floor = sample(differences)?.map(|differences| differences.mean().exp_m1());
     // Too few controls say nothing about what can be detected.
     let test = AaTest::of(&controls, centre, plan.level).ok();
     let windows = || sides().map(|(_, emulated)| emulated);
@@ -221,7 +221,8 @@ fn finding(
     let cpus = trial.shares.len().max(1) as f64;
     let tainted = pairs.iter().filter(|pair| pair.kept && pair.sides().is_some() && !pair.is_undisturbed());
     let own = deliveries().map(|delivery| delivery.own_cpu_s / delivery.wall_s / cpus);
-    let median = |values: Vec<f64>| Sample::new(values).ok().map(|sample| sample.median());
+    let median = |values: Vec<f64>| sample(values).map(|sample| sample.map(|sample| sample.median()));
+    let clock = if workload.follows_clock() && !plan.clock_is_emulated { median(clocks)? } else { None };
     let mut finding = Finding {
         workload: trial.job.workload.clone(),
         cpu,
@@ -232,7 +233,7 @@ fn finding(
         ratio,
         relative: ratios.ratio(centre, plan.level)?,
         mean: ratios.logs().mean().exp(),
-        clock: (workload.follows_clock() && !plan.clock_is_emulated).then(|| median(clocks)).flatten(),
+        clock,
         pairs: count,
         repeated: pairs.iter().filter(|pair| !pair.kept).count(),
         tainted: tainted.count(),
@@ -244,11 +245,16 @@ fn finding(
         late: windows().filter(|window| window.done.late_ns > 0).count(),
         periods: deliveries().map(|delivery| delivery.periods).sum(),
         missed: deliveries().map(|delivery| delivery.missed).sum(),
-        own_cpu: median(own.collect()),
+        own_cpu: median(own.collect())?,
         fairness: if trial.job.pinned { None } else { Fairness::of(sides()) },
     };
     (finding.verdict, finding.doubt) = finding.judge(plan.tolerance, plan.level)?;
     Ok(finding)
+}
+
+/// `None` where there is nothing.
+fn sample(values: Vec<f64>) -> Result<Option<Sample>> {
+    if values.is_empty() { Ok(None) } else { Sample::new(values).map(Some) }
 }
 
 /// Without a single quantum, less than one was done; half of one stands for that.
@@ -273,7 +279,7 @@ pub fn rates(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<(usize, s
     let ideals = Ideals::new(workload, trial.lowest_share(), wanted, &pairs);
     let sides = || pairs.iter().filter_map(|pair| Some((pair.number, pair.sides()?)));
     let all: Vec<_> = sides().map(|(_, (native, _))| ideals.of(native)).collect();
-    let Ok(all) = Sample::new(all) else { return Ok(Vec::new()) };
+    let Some(all) = sample(all)? else { return Ok(Vec::new()) };
     let middle = all.median();
     sides()
         .map(|(number, (native, emulated))| {

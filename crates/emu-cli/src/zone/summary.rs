@@ -81,7 +81,10 @@ pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<S
     lines.extend(alike(&status.cpus).iter().filter_map(|cpus| clocks(cpus)));
     if status.delivered.is_none() {
         let why = match status.used {
-            Some(used) => format!("tasks may have wanted no more than {} of a CPU", percent(used)),
+            Some(used) => format!(
+                "tasks may have wanted no more than {} of a CPU, or too little was seen",
+                percent(used)
+            ),
             None => "too little was seen of the tasks".to_owned(),
         };
         lines.push(format!("delivered: cannot tell, {why}"));

@@ -281,7 +281,9 @@ impl Watcher {
             let mut length = shortest;
             let mut budget = BURST;
             loop {
+                let begin = time::now();
                 let is_changed = self.wait(length, generation);
+                let late = time::span(time::now() - begin).saturating_sub(length);
                 let spent = time::thread_cpu();
                 if self.moves_clock && !is_changed {
                     self.measure_clocks();
@@ -290,7 +292,6 @@ impl Watcher {
                 let window = before.until(&after);
                 self.note_escapes(&window, before.outside_until(&after), length > LAST / 2);
                 if let Some(off) = self.count(&window, generation, shortest) {
-                    let late = time::span(window.length).saturating_sub(length);
                     self.explain(off, late, &window, &before, &after);
                 }
                 if is_changed {

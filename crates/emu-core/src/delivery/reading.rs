@@ -139,6 +139,10 @@ impl Watch {
     pub(super) fn read(&mut self, explains: bool) -> Reading {
         let mut threads = BTreeMap::new();
         let mut reading = Reading { began: time::user_ticks(), ..Reading::default() };
+        // Where a group has an account, none needs to be made up.
+        let is_counted = self.usage.is_none();
+        let adopted = || adopted_cpu_time().filter(|_| is_counted).map(time::nanos);
+        let before = adopted();
         let (listed, in_groups) = self.listed();
         let known = std::mem::take(&mut self.known);
         let are_many = known.len() > THREADS_MAX;
@@ -173,8 +177,8 @@ impl Watch {
         }
         reading.at = time::now();
         reading.used_by_group = self.usage.as_ref().and_then(Usage::read);
-        // Where a group has an account, none needs to be made up.
-        reading.adopted = if self.usage.is_none() { adopted_cpu_time().map(time::nanos) } else { None };
+        // One that ended and was waited for meanwhile would count twice.
+        reading.adopted = adopted().filter(|adopted| before == Some(*adopted));
         reading.is_whole = threads.len() <= THREADS_MAX;
         for tid in self.chosen(&threads.keys().copied().collect::<Vec<_>>()) {
             if let Some(time) = ThreadTime::read(&self.proc, tid, threads.get(&tid).copied().flatten()) {

@@ -6,7 +6,8 @@ use emu_core::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Measured;
+use super::model::Model;
+use super::{Analysis, Measured};
 use crate::doctor::effects::Switch;
 
 /// The knobs that may do so, by what they do to the core clock and to CPUs that wake up; see [`KNOBS`](crate::doctor::KNOBS).
@@ -61,14 +62,17 @@ pub fn explain(
     measure: &mut dyn FnMut(&str) -> Result<Measured>,
 ) -> Result<Explained> {
     let untested = |words: String| Ok(Explained { tests: Vec::new(), words });
-    let Some(model) = found.analyses.first().map(|one| &one.measured) else {
-        return untested("There is nothing to explain.".into());
-    };
-    if model.is_linear() && model.is_proportional() && model.bands.len() < 2 {
+    let is_odd = |model: &Model| !(model.is_linear() && model.is_proportional() && model.bands.len() < 2);
+    let off = |one: &&Analysis| one.measured.proportional_worst.abs();
+    let odd = found.analyses.iter().filter(|one| is_odd(&one.measured));
+    let Some(worst) = odd.max_by(|one, other| off(one).total_cmp(&off(other))) else {
         return untested("There is nothing to explain: the rate is proportional to the quota.".into());
-    }
-    let (quota, level) = (model.worst_quota, Level::of_each(switches.len()));
-    let off = |of: &Measured| of.analyses.first().and_then(|one| one.measured.off_at(quota, level));
+    };
+    let (quota, level) = (worst.measured.worst_quota, Level::of_each(switches.len()));
+    let off = |of: &Measured| {
+        let same = of.analyses.iter().find(|one| one.threads == worst.threads)?;
+        same.measured.off_at(quota, level)
+    };
     let Some(before) = off(found) else {
         return untested(
             "No knob is tested, as too few quotas have two undisturbed samples: take more --reps, or calm the \
@@ -95,8 +99,12 @@ pub fn explain(
         let is_cause = found.iter().all(|found| is_apart(found) && is_nearer(found));
         Some(Tested { knob, quota, found, changed, is_cause })
     };
+    let names: Vec<_> = changed.iter().map(|(knob, _)| knob.clone()).collect();
     let tests: Vec<_> = changed.into_iter().filter_map(test).collect();
-    let words: Vec<_> = tests.iter().map(Tested::words).collect();
+    let untold = names.iter().filter(|name| tests.iter().all(|test| test.knob != **name));
+    let untold = untold.map(|name| format!("Not told: {name}, as too few samples were undisturbed."));
+    let threads = format!("Threads {}.", worst.threads.name());
+    let words: Vec<_> = [threads].into_iter().chain(tests.iter().map(Tested::words)).chain(untold).collect();
     Ok(Explained { words: words.join(" "), tests })
 }
 

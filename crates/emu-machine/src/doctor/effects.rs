@@ -132,7 +132,7 @@ fn measure_with(
                 if tuned {
                     switch.tune()?;
                 }
-                let window = witness.beside(|| window(&operations, plan, ask));
+                let window = witness.beside_step(|| window(&operations, plan, ask));
                 if tuned {
                     // Also after a failure: what was tuned is put back first.
                     switch.put_back()?;

@@ -39,10 +39,15 @@ impl Server {
                 .hint("write it as loopback, 192.0.2.1:7 or name:7"));
         }
         let unknown = |cause| unavailable(&format!("there is no host of server {text}"), cause).hint(HINT);
-        let found = text.to_socket_addrs().map_err(unknown)?.next();
-        let address = found.ok_or_else(|| Error::unavailable(format!("server {text} has no address")))?;
-        Connection::to(address)?.round_trip(1)?;
-        Ok(Self::At(address))
+        let mut outcome = Err(Error::unavailable(format!("server {text} has no address")));
+        for address in text.to_socket_addrs().map_err(unknown)? {
+            outcome =
+                Connection::to(address).and_then(|server| server.round_trip(1)).map(|_| Self::At(address));
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
     }
 
     /// Its address. The one of this process is started, and serves as long as the process lives.

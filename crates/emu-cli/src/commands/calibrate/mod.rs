@@ -8,11 +8,12 @@ pub(crate) use args::{
 };
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use emu_core::{Error, ErrorKind, Host, Result, input_file};
 use emu_machine::calibrate::{self, CalibrationPlan, Explained, Measured, Other, Setting, Wanted};
-use emu_machine::doctor::{Machine, examine};
+use emu_machine::doctor::{Machine, Refused, examine};
 use emu_machine::{Event, Watch};
 
 use crate::commands::doctor::turnable;
@@ -62,7 +63,14 @@ fn measure(args: &CalibrateArgs) -> Result<Exit, Failure> {
                 next @ Event::Next { .. } => watch(next),
             })
         };
-        let explained = explain(&host, &found, &mut again)?;
+        let explained = match explain(&host, &found, &mut again) {
+            // What was measured before is worth telling all the same.
+            Err(error) if error.kind() != ErrorKind::RestoreIncomplete => Explained {
+                tests: Vec::new(),
+                words: format!("No cause is named, as measuring again failed: {}.", error.in_words()),
+            },
+            explained => explained?,
+        };
         Ok(Measured { explained: Some(explained), ..found })
     };
     let measured = measured(&host, &args.measure, &task, run, |it| show::shown(it, preset.is_some()))?;
@@ -77,7 +85,13 @@ fn explain(
     let machine = Machine::of_files(&host.roots, None)?;
     let knobs = examine(&machine, &calibrate::CAUSES.map(str::to_owned))?;
     match turnable(&machine, &knobs, false) {
-        Ok((mut switches, _)) => calibrate::explain(found, &mut switches, "", measure),
+        Ok((mut switches, refused)) => {
+            let mut explained = calibrate::explain(found, &mut switches, "", measure)?;
+            for Refused { name, why } in refused {
+                let _ = write!(explained.words, " Not tested: {name}: {why}.");
+            }
+            Ok(explained)
+        }
         Err(error) if error.kind() == ErrorKind::Unavailable => {
             calibrate::explain(found, &mut [], &error.in_words(), measure)
         }

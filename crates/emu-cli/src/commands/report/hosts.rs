@@ -44,7 +44,7 @@ struct Row {
     cpus: CpuList,
     /// The share that its CPUs were asked for, on average.
     asked: f64,
-    /// What was delivered; null where nothing wanted all that it could get.
+    /// What was delivered; null where nothing wanted all that it could get, or too little was seen.
     delivered: Option<Delivered>,
     /// Whether that is what was asked.
     verdict: Verdict,

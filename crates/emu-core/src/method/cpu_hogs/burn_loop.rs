@@ -56,6 +56,8 @@ const LOOK_COST_MAX: Nanos = 4_000;
 /// What emu itself took is made up for by this part of a period in each. All at once, two periods of 50 and 80 % in turn were
 /// at 81.6 % in a quiet guest.
 const PAID_AT_ONCE: Nanos = 32;
+/// In so many periods at most.
+const PAYMENTS: Nanos = 8;
 
 /// Weight of a new observation of the wake-up cost.
 const COST_WEIGHT: f64 = 0.02;
@@ -203,6 +205,10 @@ impl<'a> Loop<'a> {
             // New settings: the periods slept through so far are charged as they were.
             let reached = grid.index(time::now()).max(first - 1);
             self.charge(grid, reached + 1 - first, share);
+            if share >= 1.0 {
+                // Nothing was taken from tasks that are not slowed.
+                self.rest();
+            }
             return reached + 1;
         }
         let woken = time::now();
@@ -348,9 +354,10 @@ impl<'a> Loop<'a> {
     }
 
     /// Up to `most` of what emu's other threads had of this CPU until this burn, in which they wait; this thread has had `seen`
-    /// since the last one. The rest is left to the next ones.
+    /// since the last one. The rest is left to the next ones, as far as a few of them make up for it.
     fn taken_by_emu(&mut self, seen: Nanos, most: Nanos) -> Nanos {
-        self.unpaid += self.emu.map_or(0, |emu| (time::process_cpu() - emu - seen).max(0));
+        let taken = self.emu.map_or(0, |emu| (time::process_cpu() - emu - seen).max(0));
+        self.unpaid = (self.unpaid + taken).min(PAYMENTS * most);
         let paid = self.unpaid.min(most);
         self.unpaid -= paid;
         paid

@@ -33,6 +33,8 @@ fn what_other_threads_of_emu_compute_is_taken_from_the_tasks() {
     assert_eq!(this.taken_by_emu(0, MS), MS);
     this.rest();
     assert!(this.taken_by_emu(0, 3_600_000 * MS) >= 4 * MS, "the rest is made up for later");
+    this.emu = Some(time::process_cpu() - 1_000 * MS);
+    assert_eq!(this.taken_by_emu(0, MS) + this.unpaid, PAYMENTS * MS, "not without end");
 }
 
 /// Periods that a burner sleeps through which owes nothing yet, in a period of 1 ms.
