@@ -346,13 +346,13 @@ mod tests {
 
     #[test]
     fn a_core_clock_that_changes_disturbs() {
-        static READINGS: AtomicUsize = AtomicUsize::new(0);
+        fn next(of: [f64; 4]) -> Option<f64> {
+            static READINGS: AtomicUsize = AtomicUsize::new(0);
+            of.get(READINGS.fetch_add(1, Ordering::Relaxed) % 4).map(|ghz| ghz * 1e9)
+        }
         let (_dir, host) = host();
         let of = |clock| Witness { clock, ..blind(&host, 1, Others::Count) }.beside(|| Ok(())).unwrap().1;
         // A CPU that was idle wakes up; then a part begins at 2 GHz, and ends at this or another clock.
-        fn next(of: [f64; 4]) -> Option<f64> {
-            of.get(READINGS.fetch_add(1, Ordering::Relaxed) % 4).map(|ghz| ghz * 1e9)
-        }
         assert!(!of(|_| next([1.0, 2.0, 2.0, 2.0])).is_notable());
         assert_eq!(of(|_| next([1.0, 2.0, 2.0, 1.0])).in_words(), "the core clock changed by 100%");
     }
