@@ -13,10 +13,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::server::Connection;
-
-/// No message takes longer there and back.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+use super::server::{Connection, PATIENCE};
 
 /// Multiplications in an operation of the CPU-bound kind.
 const STEPS: u64 = 1000;

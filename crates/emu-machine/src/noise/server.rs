@@ -3,12 +3,14 @@
 use std::io::{Error as IoError, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::thread;
+use std::time::Duration;
 
 use emu_bench::wrong;
 use emu_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use super::kind::PATIENCE;
+/// No message takes longer there and back.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What helps where a server does not answer.
 pub(super) const HINT: &str =
