@@ -39,10 +39,15 @@ pub(crate) fn counting<T>(all: &[T], is_disturbed: impl Fn(&T) -> bool) -> impl 
     all.iter().filter(move |one| !(is_any_calm && is_disturbed(one)))
 }
 
+/// Whether others disturbed every one of these samples.
+pub(crate) fn are_disturbed<T>(all: &[(T, bool)]) -> bool {
+    all.iter().all(|(_, disturbed)| *disturbed)
+}
+
 /// Samples with whether others disturbed them: those that [count](counting), those that are left out for them, and whether
 /// every one was disturbed.
 pub(crate) fn parted<T: Clone>(all: &[(T, bool)]) -> (Vec<T>, Vec<T>, bool) {
-    let is_disturbed = all.iter().all(|(_, disturbed)| *disturbed);
+    let is_disturbed = are_disturbed(all);
     let (out, kept): (Vec<_>, Vec<_>) =
         all.iter().cloned().partition(|(_, disturbed)| *disturbed && !is_disturbed);
     let only = |some: Vec<(T, bool)>| some.into_iter().map(|(one, _)| one).collect();

@@ -344,8 +344,9 @@ impl Reading {
             })
         };
         let tasks = later.threads.iter().filter_map(task).filter(|task| task.wall > 0).collect();
-        let is_whole = self.is_whole && later.is_whole && !self.has_joined(later);
-        Window { length: later.at - self.at, tasks, is_whole, used: self.used_until(later) }
+        let has_joined = self.has_joined(later);
+        let is_whole = self.is_whole && later.is_whole && !has_joined;
+        Window { length: later.at - self.at, tasks, is_whole, used: self.used_until(later, has_joined) }
     }
 
     /// The processes that were outside of emu's groups at both times, and where they are: one that is just being moved is
@@ -368,7 +369,7 @@ impl Reading {
 
     /// By the account of the group, or, with those that have left it, by that of the processes. What one that has ended used is
     /// its parent's, who has waited for it; it is not known where the parent is no member, nor this process, which adopts orphans.
-    fn used_until(&self, later: &Self) -> Option<Nanos> {
+    fn used_until(&self, later: &Self, has_joined: bool) -> Option<Nanos> {
         let is_same = |pid: &Pid, one: &ProcessTime| {
             later.processes.get(pid).is_some_and(|now| now.starttime == one.starttime)
         };
@@ -379,7 +380,7 @@ impl Reading {
         let adopted = self.adopted.zip(later.adopted).map(|(before, after)| after - before);
         let difference = sum(later) - sum(self) + adopted.unwrap_or(0);
         // What somebody else has waited for is missing.
-        let is_known = (all_known || (adopted.is_some() && difference >= 0)) && !self.has_joined(later);
+        let is_known = !has_joined && (all_known || (adopted.is_some() && difference >= 0));
         let by_processes = is_known.then(|| difference.max(0));
         by_processes.max(self.used_by_group.zip(later.used_by_group).map(|(before, after)| after - before))
     }

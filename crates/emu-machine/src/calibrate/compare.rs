@@ -100,23 +100,13 @@ fn ratio(one: &Analysis, base: &Analysis) -> Result<Option<Interval>> {
 #[cfg(test)]
 mod tests {
     use super::super::Order;
-    use super::super::testing::{sweep, twice};
+    use super::super::testing::{measurement, sweep, twice};
     use super::*;
     use emu_core::ErrorKind;
 
     fn measured(rate: impl Fn(f64) -> f64, equations: usize, threads: Threads) -> Measured {
         let samples = twice(&sweep(Order::Random, rate), 0.01);
-        let analyses = vec![Analysis::of(&samples, threads, 2).unwrap()];
-        Measured {
-            samples,
-            cpus: 2,
-            equations,
-            sizes: vec![equations],
-            analyses,
-            notes: vec![],
-            verdict: String::new(),
-            explained: None,
-        }
+        Measured { equations, sizes: vec![equations], ..measurement(samples, threads, 2) }
     }
 
     #[test]

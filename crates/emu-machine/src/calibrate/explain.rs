@@ -92,17 +92,18 @@ pub fn explain(
         changed.push((switch.name().to_owned(), off(&measured?)));
     }
     let after = off(&measure("as found")?);
-    let test = |(knob, changed): (String, Option<Interval>)| {
-        let (changed, found) = (changed?, [before, after?]);
+    let (mut tests, mut untold) = (Vec::new(), Vec::new());
+    for (knob, changed) in changed {
+        let Some((changed, after)) = changed.zip(after) else {
+            untold.push(format!("Not told: {knob}, as too few samples were undisturbed."));
+            continue;
+        };
+        let found = [before, after];
         let is_apart = |found: &Interval| changed.high < found.low || changed.low > found.high;
         let is_nearer = |found: &Interval| changed.estimate.abs() < found.estimate.abs();
         let is_cause = found.iter().all(|found| is_apart(found) && is_nearer(found));
-        Some(Tested { knob, quota, found, changed, is_cause })
-    };
-    let names: Vec<_> = changed.iter().map(|(knob, _)| knob.clone()).collect();
-    let tests: Vec<_> = changed.into_iter().filter_map(test).collect();
-    let untold = names.iter().filter(|name| tests.iter().all(|test| test.knob != **name));
-    let untold = untold.map(|name| format!("Not told: {name}, as too few samples were undisturbed."));
+        tests.push(Tested { knob, quota, found, changed, is_cause });
+    }
     let threads = format!("Threads {}.", worst.threads.name());
     let words: Vec<_> = [threads].into_iter().chain(tests.iter().map(Tested::words)).chain(untold).collect();
     Ok(Explained { words: words.join(" "), tests })
@@ -112,8 +113,8 @@ pub fn explain(
 mod tests {
     use std::cell::Cell;
 
-    use super::super::testing::{sweep, twice};
-    use super::super::{Order, Threads, analyses};
+    use super::super::testing::{measurement, sweep, twice};
+    use super::super::{Order, Threads};
     use super::*;
 
     struct Fake<'a>(&'a Cell<bool>);
@@ -139,17 +140,7 @@ mod tests {
         let rate = |quota: f64| 60.0 * quota * if quota < 0.75 { 1.0 + more } else { 1.0 };
         let once = sweep(Order::Random, rate);
         let samples = if times == 1 { once } else { twice(&once, 0.005) };
-        let analyses = analyses(&samples, &[Threads::All], 2).unwrap();
-        Measured {
-            samples,
-            cpus: 2,
-            equations: 2000,
-            sizes: vec![2000],
-            analyses,
-            notes: vec![],
-            verdict: String::new(),
-            explained: None,
-        }
+        measurement(samples, Threads::All, 2)
     }
 
     /// What is explained of it, and how often it was measured again; a changed knob leaves this much.

@@ -207,7 +207,7 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::sample;
+    use super::super::testing::{measurement, sample};
     use super::super::{Order, Sample};
     use super::*;
     use emu_core::ErrorKind;
@@ -224,17 +224,7 @@ mod tests {
     }
 
     fn measured(samples: Vec<Sample>) -> Measured {
-        let analyses = vec![Analysis::of(&samples, Threads::All, 4).unwrap()];
-        Measured {
-            samples,
-            cpus: 4,
-            equations: 1000,
-            sizes: vec![1000],
-            analyses,
-            notes: vec![],
-            verdict: String::new(),
-            explained: None,
-        }
+        measurement(samples, Threads::All, 4)
     }
 
     /// The paper's Lambda line, as points.

@@ -275,7 +275,7 @@ mod testing {
     use rand_pcg::Pcg64;
 
     use super::plan::Cell;
-    use super::{CalibrationPlan, Order, Sample, Threads};
+    use super::{Analysis, CalibrationPlan, Measured, Order, Sample, Threads};
 
     /// A sample of a machine of which nothing else is known.
     pub(super) fn sample(order: Order, quota: f64, threads: usize, gflops: f64) -> Sample {
@@ -294,6 +294,21 @@ mod testing {
             clock_hz: None,
             stolen: None,
             foreign: None,
+        }
+    }
+
+    /// A calibration by LINPACK of 1000 equations that took these samples.
+    pub(super) fn measurement(samples: Vec<Sample>, threads: Threads, cpus: usize) -> Measured {
+        let analyses = vec![Analysis::of(&samples, threads, cpus).unwrap()];
+        Measured {
+            samples,
+            cpus,
+            equations: 1000,
+            sizes: vec![1000],
+            analyses,
+            notes: vec![],
+            verdict: String::new(),
+            explained: None,
         }
     }
 
@@ -358,22 +373,13 @@ mod testing {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::sweep;
+    use super::testing::{measurement, sweep};
     use super::*;
 
     #[test]
     fn wrong_solutions_are_refused_by_the_name_of_their_record() {
         let samples = sweep(Order::Random, |quota| 60.0 * quota);
-        let mut measured = Measured {
-            samples,
-            cpus: 2,
-            equations: 2000,
-            sizes: vec![2000],
-            analyses: vec![],
-            notes: vec![],
-            verdict: String::new(),
-            explained: None,
-        };
+        let mut measured = measurement(samples, Threads::All, 2);
         let record = Path::new("/a/record");
         measured.check_solutions(record).unwrap();
         measured.samples[3].passed = false;
@@ -388,17 +394,7 @@ mod tests {
             sample.stolen = Some(if number % 2 == 0 { 0.2 } else { 0.3 });
         }
         samples[1].stolen = None;
-        let analyses = analyses(&samples, &[Threads::All], 2).unwrap();
-        let measured = Measured {
-            samples,
-            cpus: 2,
-            equations: 2000,
-            sizes: vec![2000],
-            analyses,
-            notes: vec![],
-            verdict: String::new(),
-            explained: None,
-        };
+        let measured = measurement(samples, Threads::All, 2);
         let (all, left_out) = (measured.disturbed().count(), measured.left_out().count());
         assert_eq!((all, left_out), (39, 20));
     }

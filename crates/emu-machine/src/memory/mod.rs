@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Event, Left, Watch, notes_of_build, places, tell};
 use crate::kernel::stream::{self, Kernel, Passes};
-use crate::witness::{Others, Witness, parted};
+use crate::witness::{Others, Witness, are_disturbed, parted};
 
 /// What memory does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -154,14 +154,8 @@ pub fn run(plan: &MemoryPlan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
         }
     }
     let clock = Sample::new(clocks).ok().map(|clocks| Hertz(clocks.median() as u64));
-    let is_disturbed = |row: &Row| {
-        row.figures
-            .iter()
-            .map(|(_, disturbed)| disturbed)
-            .chain(row.passes.iter().map(|(_, disturbed)| disturbed))
-            .all(|it| *it)
-    };
-    let open: Vec<_> = rows.iter().filter(|row| is_disturbed(row)).map(|row| row.part.name()).collect();
+    let disturbed = rows.iter().filter(|row| are_disturbed(&row.figures) && are_disturbed(&row.passes));
+    let disturbed: Vec<_> = disturbed.map(|row| row.part.name()).collect();
     let (mut copies, mut stream, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
     for Row { part, figures, passes } in rows {
         match part {
@@ -172,7 +166,7 @@ pub fn run(plan: &MemoryPlan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
             Part::Latency { bytes } => latencies.push(Latency::of(bytes, &figures, clock)?),
         }
     }
-    let notes = witness.notes_but_left_out(|what| open.iter().any(|name| name == what));
+    let notes = witness.notes_but_left_out(|what| disturbed.iter().any(|name| name == what));
     let notes = notes.into_iter().chain(notes_of_build()).collect();
     Ok(Memory { size: plan.size, caches, clock, copies, stream, latencies, notes })
 }

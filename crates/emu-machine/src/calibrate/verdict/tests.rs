@@ -2,7 +2,7 @@
 
 use super::super::Order;
 use super::super::plan::balanced;
-use super::super::testing::{measured, sample, sweep, twice};
+use super::super::testing::{measured, measurement, sample, sweep, twice};
 use super::*;
 use emu_core::Roots;
 
@@ -271,21 +271,10 @@ fn the_row_of_a_line_says_what_the_verdict_says() {
         (once.clone(), None),
         (twice(&sweep(Order::Random, |quota| 60.0 * quota), 0.001), Some(false)),
     ] {
-        let analyses = vec![Analysis::of(&samples, Threads::All, 2).unwrap()];
-        let verdict = verdict(&analyses, &samples, &host());
-        let (cpus, equations) = (2, 2000);
-        let measured = Measured {
-            samples,
-            cpus,
-            equations,
-            sizes: vec![],
-            analyses,
-            notes: vec![],
-            verdict,
-            explained: None,
-        };
+        let measured = measurement(samples, Threads::All, 2);
+        let verdict = verdict(&measured.analyses, &measured.samples, &host());
         assert_eq!(measured.is_off_line(measured.analyses[0].model()), is_off);
-        assert_eq!(measured.verdict.starts_with("Undecided"), is_off.is_none(), "{}", measured.verdict);
+        assert_eq!(verdict.starts_with("Undecided"), is_off.is_none(), "{verdict}");
     }
 }
 
