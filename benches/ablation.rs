@@ -65,17 +65,8 @@ const OF_HOGS: [Correction; 13] = [
     SearchAfterBurn,
     InterruptsOfOthers,
 ];
-const OF_FRACAS: [Correction; 9] = [
-    DetunedGrid,
-    StopCostBase,
-    StopCostTick,
-    StallCost,
-    StallFrequency,
-    IdleQuota,
-    CrowdedBirth,
-    TurnEnds,
-    Trim,
-];
+const OF_FRACAS: [Correction; 9] =
+    [DetunedGrid, StopCostBase, StopCostTick, StallCost, StallFrequency, IdleQuota, Arrears, TurnEnds, Trim];
 
 /// Each method with its period in milliseconds and its corrections.
 fn methods() -> [(&'static str, MethodId, u64, Vec<Correction>); 7] {

@@ -55,7 +55,7 @@ corrections! {
     StallCost,
     StallFrequency,
     IdleQuota,
-    CrowdedBirth,
+    Arrears,
     TurnEnds,
     Trim,
 }

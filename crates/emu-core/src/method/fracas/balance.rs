@@ -13,14 +13,10 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Runnable {
     pub(crate) tid: Pid,
-    /// The index of the group it was found in.
-    pub(crate) found_in: usize,
-    /// The same of the one it belongs in, as far as it is planned.
+    /// The index of the group it is in or, as far as it is planned, belongs in.
     pub(crate) place: usize,
     /// The CPUs that the program has bound it to, where it has.
     pub(crate) bound: Option<CpuList>,
-    /// When it was born, in [`USER_TICK`](crate::sys::time::USER_TICK)s since boot.
-    pub(crate) born: u64,
 }
 
 impl Runnable {
@@ -105,10 +101,7 @@ mod tests {
     }
 
     fn threads(at: &[usize]) -> Vec<Runnable> {
-        at.iter()
-            .zip(1..)
-            .map(|(&place, tid)| Runnable { tid, found_in: place, place, bound: None, born: 0 })
-            .collect()
+        at.iter().zip(1..).map(|(&place, tid)| Runnable { tid, place, bound: None }).collect()
     }
 
     fn planned(shares: &[f64], at: &[usize]) -> Vec<usize> {
@@ -173,10 +166,8 @@ mod tests {
             let places = places(&shares);
             let mut threads: Vec<_> = at.iter().zip(1..).map(|(&(place, cpu), tid)| Runnable {
                 tid,
-                found_in: place % shares.len(),
                 place: place % shares.len(),
                 bound: cpu.map(|cpu| [cpu % shares.len()].into_iter().collect()),
-                born: 0,
             }).collect();
             let before = threads.clone();
             let moved = plan(&places, &mut threads);

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::balance::{self, Place, Runnable};
+use super::balance::{self, Place};
 use super::bindings::Bindings;
+use super::births::Births;
 use super::mark::Mark;
 use super::per_cpu_groups::CpuGroups;
 use super::quota_group::QuotaGroup;
@@ -11,7 +12,7 @@ use crate::control_file;
 use crate::cpu_list::CpuList;
 use crate::error::Result;
 use crate::sys::Pid;
-use crate::sys::time::{self, Nanos, USER_TICK};
+use crate::sys::time::{self, Nanos};
 
 /// The shortest and the longest time between two looks at the groups.
 const SOON: Nanos = 20_000_000;
@@ -23,9 +24,6 @@ const CENSUS_EVERY: Nanos = 1_000_000_000;
 /// A look is followed by a pause of this many times the CPU time that it took: with births all the time, looks take 2 % of a
 /// CPU. With 100 times, short processes at 25 % were 8 points slower.
 const PAUSE: Nanos = 25;
-
-/// An older thread may have slept since its birth.
-const YOUNG: Nanos = 200_000_000;
 
 /// How long no group has been crowded before groups are let loose on all CPUs again.
 const CALM: Nanos = 1_000_000_000;
@@ -62,9 +60,10 @@ pub(crate) struct Balancer {
     /// What the last look saw.
     before: Vec<Mark>,
     busy: Vec<bool>,
-    /// When a look last saw each group use CPU time.
-    used_at: Vec<Nanos>,
     lists: Vec<Vec<Pid>>,
+    births: Births,
+    /// Whether the last look found work for every CPU, while threads came and went.
+    had_work: bool,
     stuck: usize,
     calm_since: Option<Nanos>,
     next: Nanos,
@@ -86,6 +85,7 @@ impl Balancer {
         let usable = groups.usable(online);
         Self {
             sure_from: if groups.is_whole(&usable) { 0 } else { Nanos::MAX },
+            births: Births::new(groups.procfs()),
             groups,
             has_begun: false,
             online_file,
@@ -97,8 +97,8 @@ impl Balancer {
             trust: CENSUS_EVERY,
             before: Vec::new(),
             busy: Vec::new(),
-            used_at: Vec::new(),
             lists: Vec::new(),
+            had_work: false,
             stuck: 0,
             calm_since: None,
             next: 0,
@@ -117,14 +117,16 @@ impl Balancer {
         self.has_begun = false;
         self.before = governed.iter().map(QuotaGroup::read).collect::<Result<_>>()?;
         self.busy = vec![false; governed.len()];
-        self.used_at = vec![time::now(); governed.len()];
+        self.had_work = false;
+        // A program that begins starts others.
+        self.births.expect(time::now());
         self.census(governed, time::now())?;
         self.has_begun = true;
         Ok(())
     }
 
     pub(crate) fn next(&self) -> Nanos {
-        self.next
+        self.births.next().map_or(self.next, |births| births.min(self.next))
     }
 
     pub(super) fn cpus(&self) -> &CpuList {
@@ -141,12 +143,35 @@ impl Balancer {
 
     pub(crate) fn look(&mut self, governed: &mut [QuotaGroup]) -> Result<()> {
         let begin = time::thread_cpu();
-        let result = self.look_now(governed);
+        let is_due = time::now() >= self.next;
+        let result = if is_due { self.look_now(governed) } else { self.spread_newborn(governed) };
         let now = time::now();
         let cost = time::thread_cpu() - begin;
         self.rested = now + PAUSE * cost;
-        self.next = self.rested.max(now + self.pause);
+        if is_due {
+            self.next = self.rested.max(now + self.pause);
+        }
+        self.births.rest(now, self.rested.max(self.earliest));
         result
+    }
+
+    fn spread_newborn(&mut self, governed: &mut [QuotaGroup]) -> Result<()> {
+        let now = time::now();
+        if self.births.look() && self.have_threads_changed(now)? {
+            self.census(governed, now)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn have_threads_changed(&mut self, now: Nanos) -> Result<bool> {
+        let known = std::mem::take(&mut self.lists);
+        self.groups.threads(&mut self.lists)?;
+        let have_changed = known != self.lists;
+        if have_changed {
+            self.births.expect(now);
+        }
+        Ok(have_changed)
     }
 
     /// Has a look as soon as may be, as a group has come into use: a thread that was born in it shares its quota until it is
@@ -167,14 +192,13 @@ impl Balancer {
         let mut changed = busy != self.busy || cpus_changed;
         self.busy = busy;
         if any_busy {
-            let known = std::mem::take(&mut self.lists);
-            self.groups.threads(&mut self.lists)?;
-            changed |= known != self.lists;
+            changed |= self.have_threads_changed(now)?;
         }
+        self.had_work &= any_busy;
         let soon = shortest_pause(governed);
         if changed {
             (self.pause, self.backoff, self.retry) = (soon, soon, now);
-        } else {
+        } else if !self.births.are_expected(now) {
             self.pause = (self.pause * 2).clamp(soon, LATE.max(soon));
         }
         let spare = self.busy.contains(&false);
@@ -189,11 +213,6 @@ impl Balancer {
     fn busy(&mut self, governed: &[QuotaGroup]) -> Result<Vec<bool>> {
         let marks = governed.iter().map(QuotaGroup::read).collect::<Result<Vec<_>>>()?;
         let before = std::mem::replace(&mut self.before, marks);
-        for ((now, before), used_at) in self.before.iter().zip(&before).zip(&mut self.used_at) {
-            if now.usage != before.usage || now.throttling.throttled != before.throttling.throttled {
-                *used_at = now.at;
-            }
-        }
         Ok(self
             .before
             .iter()
@@ -250,16 +269,18 @@ impl Balancer {
         let mut moved = 0;
         for thread in balance::plan(&places, &mut runnable) {
             match self.groups.move_to(thread.tid, thread.place) {
-                Ok(()) => {
-                    moved += 1;
-                    self.repay(&thread, &runnable, governed);
-                }
+                Ok(()) => moved += 1,
                 Err(_) => self.stuck += 1,
             }
         }
         let counts = balance::counts(&places, &runnable);
         let crowded = counts.iter().any(|&count| count > 1);
         let idle = places.iter().zip(&counts).any(|(place, &count)| place.share > 0.0 && count == 0);
+        let has_work = !idle && self.births.are_expected(now);
+        let was_work = std::mem::replace(&mut self.had_work, has_work) && has_work;
+        for group in governed.iter_mut() {
+            group.book_unused(was_work);
+        }
         let is_in_doubt = crowded && idle && runnable.iter().any(|thread| thread.bound.is_some());
         if !is_in_doubt {
             (self.doubt, self.trust) = (None, CENSUS_EVERY);
@@ -278,25 +299,6 @@ impl Balancer {
         self.routine = now + CENSUS_EVERY;
         self.earliest = time::now() + PAUSE * (time::thread_cpu() - begin);
         Ok(())
-    }
-
-    /// A thread is born into the group of its parent, and shares its quota until it is moved. Both groups make up for what
-    /// the one that it has come to left unused meanwhile.
-    fn repay(&self, thread: &Runnable, runnable: &[Runnable], governed: &mut [QuotaGroup]) {
-        let crowd = runnable.iter().filter(|known| known.found_in == thread.found_in);
-        let youngest = crowd.map(|known| known.born).max().unwrap_or(0);
-        // Its start is rounded down.
-        let age = time::user_ticks().saturating_sub(youngest) as Nanos * USER_TICK - USER_TICK / 2;
-        let used_at = self.used_at.get(thread.place).copied().unwrap_or_else(time::now);
-        let missed = age.min(time::now() - used_at);
-        if missed <= 0 || age > YOUNG {
-            return;
-        }
-        for place in [thread.found_in, thread.place] {
-            if let Some(group) = governed.get_mut(place) {
-                group.owe(missed / 2);
-            }
-        }
     }
 
     fn bind(&mut self, crowded: bool, unequal: bool, now: Nanos) -> Result<()> {

@@ -69,7 +69,7 @@ impl Bindings {
                 if stat.state != b'R' && !closed(place) && !is_astray {
                     continue;
                 }
-                runnable.push(Runnable { tid, found_in: place, place, bound, born: stat.starttime });
+                runnable.push(Runnable { tid, place, bound });
             }
         }
         let alive: BTreeSet<_> = lists.iter().flatten().collect();

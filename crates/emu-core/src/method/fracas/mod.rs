@@ -1,8 +1,10 @@
 //! Fracas: the kernel's own scheduler gives a group of tasks only a share of each CPU.
 
+mod arrears;
 mod balance;
 mod balancer;
 mod bindings;
+mod births;
 mod cfs_burner;
 mod idle_quota;
 mod mark;

@@ -133,6 +133,10 @@ impl CpuGroups {
         Stat::read(&self.procfs, tid)
     }
 
+    pub(super) fn procfs(&self) -> &Path {
+        &self.procfs
+    }
+
     pub(crate) fn groups(&self) -> &[CpuGroup] {
         &self.groups
     }

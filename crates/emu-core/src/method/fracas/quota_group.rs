@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::arrears::Arrears;
 use super::idle_quota::{IdleQuota, QuotaTurns};
 use super::mark::Mark;
 use super::trim::{Due, Trim, Window};
@@ -27,9 +28,8 @@ pub(crate) struct QuotaGroup {
     period_us: u64,
     trim: Trim,
     rest: IdleQuota,
-    /// Time of a CPU that the group's tasks are to get at its share beyond that, and the part of it that the quota in force
-    /// has on top, in microseconds.
-    owed: Nanos,
+    arrears: Arrears,
+    /// What of them the quota in force has on top, in microseconds.
     extra_us: u64,
     tick: Duration,
     /// Whether turns end when the quota is used up, and not at the next tick.
@@ -64,7 +64,7 @@ impl QuotaGroup {
             period_us: 0,
             trim: Trim::default(),
             rest: IdleQuota::default(),
-            owed: 0,
+            arrears: Arrears::default(),
             extra_us: 0,
             tick: time::tick(),
             has_turn_ends: false,
@@ -126,7 +126,7 @@ impl QuotaGroup {
         self.write(self.limit_now(cpus, period_us, is_resting))?;
         (self.asked, self.period_us) = (cpus, period_us);
         self.trim.restart();
-        (self.owed, self.extra_us) = (0, 0);
+        (self.arrears, self.extra_us) = (Arrears::default(), 0);
         self.rest.restart(is_resting, period_us as Nanos * 1_000, time::now());
         self.mark = None;
         Ok(())
@@ -269,15 +269,11 @@ impl QuotaGroup {
     /// Has the next period pay what is owed. That quota is written and written back, and each write forgives an overrun.
     fn pay(&mut self, turns: &QuotaTurns, had_rested: bool) {
         let was_paid = std::mem::take(&mut self.extra_us) > 0;
-        let due = (self.owed as f64 * self.asked) as Nanos;
-        let most = (turns.period as f64 * (1.0 - self.asked)) as Nanos;
+        let rest = (turns.period as f64 * (1.0 - self.asked)) as Nanos;
+        let most = if self.rest.is_resting() { 0 } else { rest };
         // The full quota of one that has rested is written anyway.
         let forgiven = if had_rested { self.overrun() } else { 2 * self.overrun() };
-        if !self.rest.is_resting() && due > forgiven {
-            let paid = due.min(most);
-            self.extra_us = ((paid - forgiven).max(0) / 1_000) as u64;
-            self.owed -= (paid as f64 / self.asked) as Nanos;
-        }
+        self.extra_us = (self.arrears.pay(most, forgiven) / 1_000) as u64;
         if was_paid || self.extra_us > 0 {
             self.rest.put_off(self.rest.next().min(time::now() + turns.period));
         }
@@ -342,11 +338,10 @@ impl QuotaGroup {
         self.rest.has_woken()
     }
 
-    /// Makes up for `time` of a CPU at the group's share, in one period or a few.
-    pub(crate) fn owe(&mut self, time: Nanos) {
-        if !is_off(Correction::CrowdedBirth) {
-            self.owed += time;
-        }
+    /// Takes up what the group has left unused since the last look at the zone's threads, where there `was_work` for every CPU.
+    pub(super) fn book_unused(&mut self, was_work: bool) {
+        let Due { cpus, period, .. } = self.due();
+        self.arrears.book(was_work, cpus, period);
     }
 
     /// To be called once in each period; true when the quota is to be written anew at once, by
@@ -357,6 +352,7 @@ impl QuotaGroup {
         let now = self.read()?;
         if let Some(turns) = self.turns(self.asked, self.period_us) {
             let had_rested = self.rest.is_resting();
+            self.arrears.settle(&now, self.due().cpus, had_rested);
             self.rest.observe(&now, &turns);
             self.pay(&turns, had_rested);
         }

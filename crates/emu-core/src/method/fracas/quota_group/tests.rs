@@ -223,7 +223,7 @@ fn new_shares_wait_for_a_period_to_begin_and_no_longer() {
 }
 
 #[test]
-fn what_a_crowded_birth_missed_is_paid_once() {
+fn what_was_left_unused_is_paid_on_top() {
     let (root, mut one) = group(1, None);
     one.tick = Duration::from_millis(4);
     one.ask(0.5, 20_000).unwrap();
@@ -234,12 +234,11 @@ fn what_a_crowded_birth_missed_is_paid_once() {
         max(&root)
     };
     assert!(settled(&mut one).starts_with("10000 20000"));
-    one.owe(20_000_000);
-    assert!(settled(&mut one).starts_with("16000 20000"), "10 ms, of which two writes forgive 4");
+    std::thread::sleep(Duration::from_millis(24));
+    write(root.path(), "cpu.stat", STAT.replace("usage_usec 0", "usage_usec 1000").as_bytes());
     assert!(settled(&mut one).starts_with("10000 20000"));
-    one.owe(6_000_000);
-    assert!(settled(&mut one).starts_with("10000 20000"), "less than writing it would give");
+    one.book_unused(true);
+    assert!(settled(&mut one).starts_with("16000 20000"), "half a period, of which two writes forgive 4 ms");
     one.ask(0.25, 20_000).unwrap();
-    one.owe(4_000_000);
     assert!(settled(&mut one).starts_with("5000 20000"), "new speeds owe nothing of before");
 }
