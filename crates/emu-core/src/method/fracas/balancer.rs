@@ -118,9 +118,10 @@ impl Balancer {
         self.before = governed.iter().map(QuotaGroup::read).collect::<Result<_>>()?;
         self.busy = vec![false; governed.len()];
         self.had_work = false;
+        self.births.stop();
+        self.census(governed, time::now())?;
         // A program that begins starts others.
         self.births.expect(time::now());
-        self.census(governed, time::now())?;
         self.has_begun = true;
         Ok(())
     }
@@ -152,6 +153,10 @@ impl Balancer {
             self.next = self.rested.max(now + self.pause);
         }
         self.births.rest(now, self.rested.max(self.earliest));
+        if result.is_err() {
+            // The next look tells whether it still fails, and one at births alone would not.
+            self.births.stop();
+        }
         result
     }
 

@@ -34,6 +34,10 @@ impl Births {
         self.until = now + EXPECTED;
     }
 
+    pub(super) fn stop(&mut self) {
+        self.until = 0;
+    }
+
     pub(super) fn are_expected(&self, now: Nanos) -> bool {
         now < self.until
     }

@@ -76,7 +76,7 @@ const ABOUT: About = About {
         "bursts shorter than a period see full speed or none",
         "a program that wakes up after a period or more of sleep begins with a lower quota, so that it gains next to nothing in the mean; a single burst is off by up to a period, and gains where the kernel's least quota (1 ms) is all that a low speed has (5 to 25 % of 20 ms)",
         "real-time and deadline tasks are not limited",
-        "on several CPUs a thread is spread to a free one within about two periods: programs that live shorter share one CPU",
+        "on several CPUs a new thread shares a CPU until it is moved to a free one, within about 10 ms while threads come and go and two periods else: programs that live shorter are too slow",
         "while threads share a CPU's group, and with unequal speeds always, threads are bound to their group's CPU: they see one CPU, and the kernel does not let them bind themselves to another (EINVAL); bind them before, or use cpu-hogs",
         "a frequency asked for is turned into a share at the start and does not follow the real clock",
     ],
