@@ -34,14 +34,13 @@ pub(super) fn of_excess(
     let state = roots.sys.join("kernel/sched_ext/state");
     let is_replaced = || by_quota && control_file::probe::<String>(&state).as_deref() == Some("enabled");
     let seen: Nanos = window.tasks.iter().map(|task| task.run).sum();
-    let live_shortly = window.used.is_some_and(|used| seen < used / 2);
+    let came_or_went = window.used.is_some_and(|used| seen < used / 2);
     escaped
         .or_else(|| {
             is_replaced().then(|| "a scheduler of sched_ext is at work, which may not know quotas".to_owned())
         })
         .or_else(|| {
-            live_shortly
-                .then(|| "most is used by processes that live too shortly to be seen twice".to_owned())
+            came_or_went.then(|| "most is used by threads that began or ended between two looks".to_owned())
         })
 }
 
