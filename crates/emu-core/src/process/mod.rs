@@ -393,6 +393,10 @@ impl LastPid {
         if made && believed.read() != before { believed } else { Self { file: None, ..believed } }
     }
 
+    pub(crate) fn is_believed(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// The number where every process that has one is listed by now; `None` while one may not be, or where it is not told.
     pub(crate) fn settled(&mut self, now: Nanos) -> Option<Pid> {
         let seen = self.read();

@@ -42,9 +42,9 @@ impl Births {
         now < self.until
     }
 
-    /// When the next look is due, as long as births are expected.
+    /// When the next look is due, as long as births are expected and a look would show them.
     pub(super) fn next(&self) -> Option<Nanos> {
-        self.are_expected(self.next).then_some(self.next)
+        (self.given_out.is_believed() && self.are_expected(self.next)).then_some(self.next)
     }
 
     /// Puts off the next look until `earliest` at least.
@@ -73,6 +73,14 @@ mod tests {
         thread::spawn(|| {}).join().unwrap();
         assert!(births.look());
         assert!(births.look(), "it may not have been listed yet");
+    }
+
+    #[test]
+    fn none_is_looked_for_where_no_look_would_show_it() {
+        let mut births = Births::new(Path::new("/nowhere"));
+        births.expect(0);
+        births.rest(0, 0);
+        assert_eq!((births.next(), births.are_expected(0)), (None, true));
     }
 
     #[test]
