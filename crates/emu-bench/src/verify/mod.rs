@@ -113,7 +113,12 @@ impl Plan {
 
     /// One for three pairs, and at least as many as an interval of the median needs.
     pub fn controls(&self) -> usize {
-        (self.pairs / 3).max(6).min(self.pairs)
+        self.more_controls().max(6).min(self.pairs)
+    }
+
+    /// Beside pairs that join others, of which enough have controls.
+    fn more_controls(&self) -> usize {
+        self.pairs / 3
     }
 
     /// The window in whole cycles of an emulation.
@@ -147,8 +152,17 @@ impl Plan {
 
     /// About how long a trial takes, without repeats.
     pub fn expected_time(&self, emulated: &dyn Emulated, trial: &Trial) -> Duration {
+        self.expected_time_with(self.controls(), emulated, trial)
+    }
+
+    /// About how long it takes to [`extend`] a trial, without repeats.
+    pub fn expected_time_of_more(&self, emulated: &dyn Emulated, trial: &Trial) -> Duration {
+        self.expected_time_with(self.more_controls(), emulated, trial)
+    }
+
+    fn expected_time_with(&self, controls: usize, emulated: &dyn Emulated, trial: &Trial) -> Duration {
         let (pair, control) = self.expected_times(emulated, trial);
-        pair * self.pairs as u32 + control * self.controls() as u32
+        pair * self.pairs as u32 + control * controls as u32
     }
 
     /// About how long a pair takes, and a control.
@@ -208,7 +222,7 @@ pub fn verify(
     watch: &mut dyn FnMut(&Pair) -> Result<()>,
 ) -> Result<Outcome> {
     let plan = &Plan { clock_is_emulated: emulated.moves_clock(), ..plan.clone() };
-    let pairs = take_pairs(emulated, trial, plan, watch)?;
+    let pairs = take_pairs(emulated, trial, plan, plan.controls(), watch)?;
     Ok(Outcome { trial: trial.clone(), findings: findings(trial, &pairs, plan)?, pairs })
 }
 
@@ -222,7 +236,7 @@ pub fn extend(
     let taken = outcome.pairs.iter().map(|pair| pair.number + 1).max().unwrap_or(0);
     let seed = plan.seed.wrapping_add(taken as u64);
     let plan = &Plan { seed, clock_is_emulated: emulated.moves_clock(), ..plan.clone() };
-    let more = take_pairs(emulated, &outcome.trial, plan, watch)?;
+    let more = take_pairs(emulated, &outcome.trial, plan, plan.more_controls(), watch)?;
     outcome.pairs.extend(more.into_iter().map(|pair| Pair { number: taken + pair.number, ..pair }));
     outcome.findings = findings(&outcome.trial, &outcome.pairs, plan)?;
     Ok(())
@@ -232,9 +246,10 @@ fn take_pairs(
     emulated: &mut dyn Emulated,
     trial: &Trial,
     plan: &Plan,
+    controls: usize,
     watch: &mut dyn FnMut(&Pair) -> Result<()>,
 ) -> Result<Vec<Pair>> {
-    let schedule = schedule::schedule(plan.pairs, plan.controls(), plan.seed);
+    let schedule = schedule::schedule(plan.pairs, controls, plan.seed);
     take_all(
         schedule.into_iter().enumerate().collect(),
         plan.repeats,

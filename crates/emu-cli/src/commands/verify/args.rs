@@ -32,7 +32,7 @@ pub(crate) struct VerifyArgs {
     #[command(flatten)]
     pub(crate) demand: DemandArgs,
 
-    /// Kinds of work [default: all but stream]
+    /// Kinds of work [default: all but stream, with --quick those of emu bench]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = values::workloads())]
     pub(crate) workloads: Vec<String>,
 
@@ -40,7 +40,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "N", value_parser = values::pairs, allow_hyphen_values = true)]
     pub(crate) pairs: Option<u16>,
 
-    /// Take more pairs until all is decided, or for so long in all [default: 1min, with --quick none]
+    /// Take more pairs until all is decided, or for so long in all [default: 1min, with --quick 8s]
     #[arg(long, value_name = "DURATION", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) until_decided: Option<Duration>,
 

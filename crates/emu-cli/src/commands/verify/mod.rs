@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use emu_bench::record::{About, Machine, seed_from_clock};
 use emu_bench::stats::Band;
 use emu_bench::verify::{self, Emulated, Finding, Outcome, Pair, Plan, SessionEmulated, Spectrum, Trial};
-use emu_bench::workload::WORKLOADS;
+use emu_bench::workload::{QUICK, WORKLOADS};
 use emu_core::{
     Demand, Error, Hint, Host, MethodId, Prepared, Result, SpeedSpec, Trait, Unavailable, choose, judge,
     method,
@@ -34,8 +34,9 @@ const PAIRS_QUICK: u16 = 6;
 const WINDOW: Duration = Duration::from_millis(200);
 const WINDOW_QUICK: Duration = Duration::from_millis(100);
 
-/// For how long more pairs are taken where the first ones do not decide.
+/// For how long more pairs are taken where the first ones do not decide; with `--quick` all takes less than half a minute.
 const MORE: Duration = Duration::from_secs(60);
+const MORE_QUICK: Duration = Duration::from_secs(8);
 
 /// The granularity spectrum is taken over this time, unless that is too few periods.
 const SPECTRUM: Duration = Duration::from_secs(1);
@@ -48,7 +49,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let mut report = Report::new(about, settings);
     let mut cases = cases(&host, args, &mut report)?;
     let total = cases.iter().map(Case::expected_time).sum();
-    let more = args.until_decided.unwrap_or(if args.quick { Duration::ZERO } else { MORE });
+    let more = args.until_decided.unwrap_or(if args.quick { MORE_QUICK } else { MORE });
     let mut run = Run { ending: Ending::new(signals), progress: Progress::new(total), more };
     for case in &mut cases {
         let section = run.section(case);
@@ -199,7 +200,8 @@ fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
     if !args.workloads.is_empty() {
         return args.workloads.iter().map(String::as_str).collect();
     }
-    let all = WORKLOADS.iter().filter(|workload| workload.is_promised()).map(|workload| workload.name());
+    let promised = WORKLOADS.iter().filter(|workload| workload.is_promised()).map(|workload| workload.name());
+    let all = promised.filter(|name| !args.quick || QUICK.contains(name));
     let parallel = |name: &&str| matches!(*name, "multithread" | "multiprocess");
     if demand.uniform_share().is_some() { all.collect() } else { all.filter(parallel).collect() }
 }
@@ -245,7 +247,7 @@ impl Run {
     /// Takes more pairs for what is undecided, while there is time for as many again.
     fn decide(&mut self, case: &mut Case, title: &str, outcomes: &mut [Outcome]) -> Result<()> {
         for outcome in outcomes {
-            let expected = case.plan.expected_time(&case.emulated, &outcome.trial);
+            let expected = case.plan.expected_time_of_more(&case.emulated, &outcome.trial);
             while outcome.findings.iter().any(Finding::is_undecided) && expected <= self.more {
                 let begin = Instant::now();
                 self.progress.show(&format!("{title}, {}: more pairs", outcome.trial.job.workload));
