@@ -10,8 +10,8 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{
-    self, alone, as_written, assert_refused, emu, eventually, finish, groups_of, is_root, run, skip,
-    some_method, start, until_it_takes, unwrapped, words,
+    self, alone, as_written, assert_nothing_left, assert_refused, emu, eventually, finish, groups_of,
+    in_some_attempt, is_root, run, skip, some_method, start, until_it_takes, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -20,6 +20,30 @@ const ROUNDS: u64 = 6;
 
 /// Pairs of each cell.
 const PAIRS: usize = 4;
+
+#[test]
+fn a_method_is_verified_by_itself() {
+    let _alone = alone();
+    let Some(method) = some_method() else {
+        skip("no method works here for this user");
+        return;
+    };
+    let line = format!("verify --quick -w cpu-loop -c 0 -m {method} --until-decided 1ms");
+    in_some_attempt(|| {
+        let ended = run(&mut emu(words(&format!("{line} --json"))), "");
+        assert_nothing_left(ended.pid);
+        // Other work may leave it open, and leaves no figure where it disturbed all pairs.
+        if ![Some(0), Some(9)].contains(&ended.code()) {
+            return Err(format!("{:?}: {}", ended.code(), ended.stderr));
+        }
+        let found = &as_written("verify", &ended.stdout)["sections"][0]["outcomes"][0]["findings"][0];
+        let share = found["ratio"]["estimate"].as_f64().expect("a ratio");
+        if (share - 0.5).abs() < 0.1 { Ok(()) } else { Err(format!("{method}: {share}")) }
+    });
+    let ended = run(&mut emu(words(&format!("{line} --tolerance 0.01%"))), "");
+    assert_ne!(ended.code(), Some(0), "no method is so exact: {}", ended.stdout);
+    assert!(ended.stdout.contains("±0.01%"), "{}", ended.stdout);
+}
 
 #[test]
 fn a_killed_run_is_completed_without_a_sample_lost_or_doubled() {

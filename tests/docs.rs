@@ -43,7 +43,7 @@ const NOT_RUN: [(&str, &str); 35] = [
     ("emu trace record", "it takes a minute: trace.rs"),
     ("emu bench", "it takes minutes: bench.rs"),
     ("emu report", "it needs such a record: bench.rs"),
-    ("emu verify", "it takes half a minute: cli.rs"),
+    ("emu verify", "it takes half a minute: bench.rs"),
     ("emu run --verify", "it takes a quarter of a minute: cli.rs"),
     ("emu noise", "it takes half a minute: noise.rs"),
     ("emu timers", "it takes half a minute: timers.rs"),
