@@ -91,12 +91,14 @@ impl Node {
         node.group_count = node.groups().len();
         if node.group_count == 0 {
             let id = prepared.method().id();
+            let by_groups = [ids::CPU_FREEZE, ids::FRACAS].into_iter();
             let others =
-                [ids::CPU_FREEZE, ids::FRACAS, ids::CPU_LIM].into_iter().filter(|other| *other != id);
-            let others =
-                others.fold(Hint::from("leave out a CPU"), |hint, other| hint.or(format!("use {other}")));
-            return Err(Error::unavailable(format!("cannot make a node by {id}: it has no cgroup here"))
-                .hint(others.or(Hint::OwnGroup(vec![]))));
+                by_groups.filter(|other| Prepared::named(*other, &node.host, prepared.demand()).is_ok());
+            let hint = others.map(|other| Hint::from(format!("use {other}"))).reduce(Hint::or);
+            let hint = hint.map_or(Hint::OwnGroup(vec![]), |others| others.or("leave out a CPU"));
+            return Err(
+                Error::unavailable(format!("cannot make a node by {id}: it has no cgroup here")).hint(hint)
+            );
         }
         if options.exclusive {
             let (groups, journal) = (node.groups(), node.session.journal());

@@ -20,6 +20,8 @@ pub enum Reason {
     NoPrivilege,
     /// The kernel's limit for real-time tasks is in the way.
     RealTimeLimit,
+    /// The limit on the CPU time of a process would end what emu keeps CPUs busy with.
+    CpuTimeLimit,
     /// The speed is out of the method's reach.
     SpeedOutOfReach,
     /// The period is out of the method's reach.

@@ -119,6 +119,15 @@ fn fair_server(roots: &Roots, cpu: CpuId) -> Option<FairServer> {
     })
 }
 
+/// `RLIMIT_CPU` of this process.
+pub(super) fn cpu_time(roots: &Roots) -> Option<Duration> {
+    cpu_time_limit(&text(&roots.proc.join("self/limits")))
+}
+
+fn cpu_time_limit(limits: &str) -> Option<Duration> {
+    soft_limit(limits, "Max cpu time")?.parse().ok().map(Duration::from_secs)
+}
+
 fn rttime_limit(limits: &str) -> Option<Duration> {
     soft_limit(limits, "Max realtime timeout")?.parse().ok().map(Duration::from_micros)
 }
@@ -214,6 +223,9 @@ mod tests {
         ] {
             assert_eq!(rttime_limit(line), limit.map(Duration::from_millis), "{line}");
         }
+        let line = "Max cpu time              60                   unlimited            seconds   \n";
+        assert_eq!(cpu_time_limit(line), Some(Duration::from_secs(60)));
+        assert_eq!(cpu_time_limit(&line.replace("60 ", "unlimited ")), None);
     }
 
     #[test]

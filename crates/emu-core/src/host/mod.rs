@@ -32,6 +32,7 @@ pub use task_time::TaskTime;
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +66,9 @@ pub struct Host {
     pub cgroups: Cgroups,
     /// The limits for real-time tasks.
     pub real_time: RealTime,
+    /// `RLIMIT_CPU`: the CPU time after which this process and each of its children is ended. `None` without a limit.
+    #[serde(default)]
+    pub cpu_time_limit: Option<Duration>,
     /// What this process may do.
     pub privileges: Privileges,
     /// System calls that emu needs and that were refused, as by a sandbox (`seccomp(2)`).
@@ -111,6 +115,7 @@ impl Host {
             // What is refused to this process says nothing of a machine that was recorded.
             refused: if is_recorded { Vec::new() } else { refused::find(may_be_real_time) },
             real_time,
+            cpu_time_limit: limits::cpu_time(roots),
             privileges,
             hypervisor: hypervisor::read(roots, &cpuinfo, &clocks),
             task_time: TaskTime::find(roots, &cgroups),
@@ -142,6 +147,17 @@ impl Host {
                 },
             )),
         }
+    }
+
+    /// Whether a process may keep a CPU busy for as long as a run lasts.
+    pub(crate) fn check_cpu_time(&self) -> Result<(), Unavailable> {
+        self.cpu_time_limit.map_or(Ok(()), |limit| {
+            Err(Unavailable::new(
+                Reason::CpuTimeLimit,
+                format!("RLIMIT_CPU ends a process after {limit:?} of CPU time, and burners use it up"),
+                "remove the limit (ulimit -t unlimited)",
+            ))
+        })
     }
 
     /// The CPUs that are online.

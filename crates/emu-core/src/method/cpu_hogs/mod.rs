@@ -216,6 +216,7 @@ fn check_real_time(host: &Host, demand: &Demand) -> Result<(), Unavailable> {
         ));
     }
     host.check_calls(&refused::NEEDED_BY_BURNERS)?;
+    host.check_cpu_time()?;
     check_limits(limits, demand.lift_rt_limit, demand.lowest_share())
 }
 

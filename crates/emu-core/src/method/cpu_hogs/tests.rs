@@ -19,6 +19,16 @@ fn a_burner_is_not_ended_by_the_limit_on_its_time() {
 }
 
 #[test]
+fn burners_are_refused_where_their_cpu_time_is_limited() {
+    let host = Host { cpu_time_limit: Some(Duration::from_secs(60)), ..testing::host() };
+    let refused = CpuHogs.check(&host, &demand(0.4)).unwrap_err();
+    assert_eq!(refused.reason, Reason::CpuTimeLimit);
+    assert!(refused.detail.contains("RLIMIT_CPU ends a process after 60s"), "{refused}");
+    let host = Host { cpu_time_limit: None, ..host };
+    assert!(CpuHogs.check(&host, &demand(0.4)).is_ok());
+}
+
+#[test]
 fn without_privilege_the_missing_capability_is_named() {
     let mut host = testing::host();
     host.privileges.sys_nice = false;

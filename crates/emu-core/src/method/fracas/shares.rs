@@ -78,6 +78,7 @@ impl Method for FracasShares {
         let version = hierarchy_for(host, Controller::Cpu).map_or(2, |hierarchy| hierarchy.version);
         check_weights(&demand.targets, version)?;
         TaskGroup::check(host, &[Controller::Cpu, Controller::Cpuset])?;
+        host.check_cpu_time()?;
         let (count, lowest) = (demand.targets.len(), demand.lowest_share());
         let mut notes = notes_on(&demand.targets);
         let mut error = 0.03;
