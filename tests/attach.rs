@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{
-    alone, as_nobody, assert_nothing_left, assert_refused, can_emulate, emu, finish, is_root, methods, run,
-    skip, start, state, until_it_acts, until_it_takes, words,
+    alone, as_nobody, assert_nothing_left, assert_refused, can_emulate, emu, eventually, finish, has_cpus,
+    is_root, methods, run, skip, start, state, until_child, until_it_acts, until_it_takes, unwrapped, words,
+    zone_of,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -41,6 +42,47 @@ fn attach_ends_with_its_processes_its_time_or_a_signal() {
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
         assert_nothing_left(ended.pid);
+    }
+}
+
+#[test]
+fn what_another_emu_slows_is_left_to_it() {
+    let _alone = alone();
+    if !can_emulate() || !has_cpus(2) {
+        return;
+    }
+    for method in methods() {
+        let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+        for of_attach in [false, true] {
+            let line = if of_attach {
+                format!("attach -q -s 50% -c 1 -m {method} --pid {}", sleeper.id())
+            } else {
+                format!("run -q -s 50% -c 1 -m {method} -- sleep 600")
+            };
+            let child = start(&mut emu(words(&line)));
+            until_it_acts(child.id());
+            let guardian = until_child(child.id(), "emu-guardian");
+            let slowed = if of_attach { sleeper.id() as i32 } else { until_child(child.id(), "sleep") };
+            // An attached process without a cgroup of emu is known by nothing.
+            let has_group =
+                || fs::read_to_string(format!("/proc/{slowed}/cgroup")).unwrap().contains("/emu-");
+            let known = if of_attach && !has_group() { None } else { Some(slowed) };
+            for pid in [child.id() as i32, guardian].into_iter().chain(known) {
+                let ended = run(&mut emu(words(&format!("attach -s 30% -c 0 --for 300ms --pid {pid}"))), "");
+                assert_eq!(ended.code(), Some(3), "{method}, {pid}: {}", ended.stderr);
+                let said = unwrapped(&ended.stderr);
+                assert!(said.contains("belongs to an emulation already"), "{method}: {said}");
+            }
+            // Its guardian's death is told.
+            kill(Pid::from_raw(guardian), Signal::SIGKILL).unwrap();
+            eventually("it is told", || {
+                zone_of(child.id())["status"]["problems"].to_string().contains("guardian")
+            });
+            kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+            assert_nothing_left(finish(child).pid);
+        }
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
     }
 }
 

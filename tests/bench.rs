@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::common::{
     self, alone, as_written, assert_nothing_left, assert_refused, emu, eventually, finish, groups_of,
@@ -43,6 +43,26 @@ fn a_method_is_verified_by_itself() {
     let ended = run(&mut emu(words(&format!("{line} --tolerance 0.01%"))), "");
     assert_ne!(ended.code(), Some(0), "no method is so exact: {}", ended.stdout);
     assert!(ended.stdout.contains("±0.01%"), "{}", ended.stdout);
+}
+
+#[test]
+fn a_signal_ends_a_measurement_in_the_middle_of_a_window() {
+    let _alone = alone();
+    let Some(method) = some_method() else {
+        skip("no method works here for this user");
+        return;
+    };
+    // Three periods of a second, and as long before the window.
+    let child =
+        start(&mut emu(words(&format!("verify -s 50% --period 1s -w cpu-loop -c 0 -m {method} --pairs 2"))));
+    until_it_takes(child.id(), Signal::SIGTERM);
+    std::thread::sleep(Duration::from_secs(2));
+    let begin = Instant::now();
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    let ended = finish(child);
+    assert_eq!(ended.status.signal(), Some(Signal::SIGTERM as i32), "{}", ended.stderr);
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert_nothing_left(ended.pid);
 }
 
 #[test]

@@ -25,6 +25,12 @@ echo \"<testsuite name='s'><testcase name='fine'/><testcase name='in time'>$late
   <testcase name='in order'>$early</testcase></testsuite>\" >junit.xml
 [ -z \"$late$early\" ]";
 
+fn parent(pid: i32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, after_name) = stat.rsplit_once(')').unwrap();
+    after_name.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
 /// `emu ci` in this folder, on CPU 0, with these further words.
 fn ci(folder: &Path, line: &str) -> Ended {
     let method = some_method().unwrap();
@@ -227,6 +233,28 @@ fn a_run_that_takes_too_long_is_ended_with_all_it_began() {
     let child = fs::read_to_string(folder.path().join("child")).unwrap().trim().parse().unwrap();
     eventually("what it began has ended", || state(child).is_none_or(|state| state == 'Z'));
     assert_nothing_left(ended.pid);
+}
+
+#[test]
+fn a_run_ends_with_its_emu_ci_however_that_ends() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let method = some_method().unwrap();
+    let line = format!("ci -q --method {method} --cpus 0 --speeds 50%,25% --reps 1 -- sh -c");
+    let mut child = start(
+        emu(words(&line)).arg("echo $$ >pid.new; mv pid.new pid; exec sleep 60").current_dir(folder.path()),
+    );
+    eventually("the command runs", || folder.path().join("pid").exists());
+    let pid: i32 = fs::read_to_string(folder.path().join("pid")).unwrap().trim().parse().unwrap();
+    let emu_of_run = parent(pid);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually("the command has ended", || matches!(state(pid), None | Some('Z')));
+    eventually("emu has ended", || matches!(state(emu_of_run), None | Some('Z')));
+    assert_nothing_left(emu_of_run as u32);
 }
 
 #[test]

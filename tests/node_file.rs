@@ -280,6 +280,15 @@ fn an_apply_that_is_interrupted_leaves_all_nodes_or_none() {
         names
     };
     assert_eq!(apply(all, "-q").code(), Some(0));
+    let ended = finish(
+        emu(words("node apply -"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    assert_eq!((ended.code(), names().len()), (Some(2), 2), "{}", ended.stderr);
     let mut applying = start(&mut emu(words("node apply -")));
     drop(applying.stdin.take());
     // It begins to end, which takes some 10 ms.

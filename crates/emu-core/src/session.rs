@@ -19,7 +19,7 @@ use crate::sys::{Pid, time};
 use crate::undo::{Journal, LiveSession};
 use crate::zone::{Demand, Tasks, Zone};
 use clocks::check_clocks;
-use tasks::{check_same, check_tasks, give_back};
+use tasks::{check_apart, check_same, check_tasks, give_back};
 
 /// An emulation at work, with the journal that undoes it. Dropping it releases it.
 ///
@@ -93,7 +93,9 @@ impl Session {
         let method = prepared.method();
         let zone = Zone { name, demand: demand.clone(), tasks, is_new, memory };
         let journal = Journal::open(&host.roots, &demand.cpus(), method.id().as_str(), &zone.name)?;
-        let apart = check_clocks(host, &zone.demand.cpus(), method.about(), &journal.others());
+        let others = journal.others();
+        let apart = check_clocks(host, &zone.demand.cpus(), method.about(), &others)
+            .and_then(|()| check_apart(host, &zone.tasks, others));
         let engaged = apart.and_then(|()| {
             give_back(host, &zone.tasks)?;
             let (clock, emulation) = prepared.engage(&zone, &journal)?;
@@ -251,6 +253,7 @@ impl Session {
         let mut status = self.emulation.status();
         self.delivery.tell(&mut status);
         self.clock.tell(&mut status);
+        self.journal.0.tell(&mut status);
         status
     }
 
@@ -271,6 +274,7 @@ impl Session {
         delivery.end();
         delivery.tell(&mut status);
         clock.tell(&mut status);
+        journal.0.tell(&mut status);
         let released = emulation.release();
         let known = journal.0.notes().len();
         let undone = journal.0.undo_all();

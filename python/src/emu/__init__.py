@@ -29,7 +29,7 @@ __all__ = ["Attached", "Delivered", "EmuError", "Node", "Result", "apply", "atta
 
 PathLike = Union[str, "os.PathLike[str]"]
 Command = Sequence[PathLike]
-Speed = Union[str, float, Mapping[int, str]]
+Speed = Union[str, float, Mapping[int, str], Mapping[int, float]]
 
 _MEANING = {
     2: "the request makes no sense",
@@ -142,13 +142,13 @@ class RunOptions(Zone, total=False):
 
     capture_output: bool
     text: bool
-    cwd: PathLike
-    env: Mapping[str, str]
+    cwd: PathLike | None
+    env: Mapping[str, str] | None
     stdin: Any
     stdout: Any
     stderr: Any
     input: Any
-    timeout: float
+    timeout: float | None
 
 
 def _is_list(value: Any) -> bool:
@@ -224,6 +224,8 @@ def _read(file: Path, code: int, stderr: Any) -> dict[str, Any]:
     text = file.read_text() if file.exists() else ""
     record = _json(text, "run") if text else {}
     if record.get("status") is None:
+        if code == 0:
+            raise EmuError(125, f"{_binary()} has left no record: it is no emu")
         if stderr is None:
             raise EmuError(code, f"{_MEANING.get(code, f'emu ended with {code}')}: emu has said why on stderr")
         message = stderr.decode(errors="replace") if isinstance(stderr, bytes) else stderr
@@ -271,7 +273,11 @@ def _end(process: subprocess.Popen[Any]) -> None:
     try:
         process.wait(GRACE)
     except subprocess.TimeoutExpired:
-        _kill_tasks(process.pid)
+        pass
+    finally:
+        # Also where the wait is interrupted.
+        if process.poll() is None:
+            _kill_tasks(process.pid)
 
 
 def _kill_tasks(emu: int) -> None:
@@ -325,8 +331,12 @@ async def _end_async(process: asyncio.subprocess.Process) -> None:
     try:
         await asyncio.wait_for(process.wait(), GRACE)
     except asyncio.TimeoutError:
-        await asyncio.to_thread(_kill_tasks, process.pid)
-        await process.wait()
+        pass
+    finally:
+        # Also where this is cancelled: then at once, as nothing would wait for a thread.
+        if process.returncode is None:
+            _kill_tasks(process.pid)
+    await process.wait()
 
 
 class Node:

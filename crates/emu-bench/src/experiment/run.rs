@@ -154,7 +154,7 @@ impl Run {
         for cell in smooth {
             self.show(cell, watch)?;
             harness.leave(&self.host, &step_cpus(&self.experiment, cell));
-            self.see(cell)?;
+            self.see(cell, watch)?;
             self.done += self.seeing_time(cell);
         }
         let end = End { blocks };
@@ -196,7 +196,7 @@ impl Run {
 
     /// Takes a pair, and tells whether it is to be taken again.
     fn take(&mut self, step: Step, watch: Watch<'_>) -> Result<bool> {
-        let mut taken = match self.pair(step) {
+        let mut taken = match self.pair(step, watch) {
             Ok(taken) => taken,
             Err(why) => return self.fail(step.cell, why, watch),
         };
@@ -207,21 +207,22 @@ impl Run {
         Ok(is_to_be_taken_again)
     }
 
-    fn pair(&self, step: Step) -> Result<Taken> {
+    fn pair(&self, step: Step, watch: Watch<'_>) -> Result<Taken> {
         let (cell, mut emulated, plan) = self.prepare(step.cell)?;
         let begin = Instant::now();
-        let pair = verify::take(&mut *emulated, &cell.trial, &plan, step.repetition, step.sides)?;
+        let look = &mut || self.show(step.cell, watch);
+        let pair = verify::take(&mut *emulated, &cell.trial, &plan, step.repetition, step.sides, look)?;
         let outside = begin.elapsed().saturating_sub(waited(&*emulated, &cell.trial.job, &plan, &pair));
         let outside_ns = outside.as_nanos() as u64;
         Ok(Taken { cell: step.cell, repetition: step.repetition, outside_ns, pair })
     }
 
-    fn see(&mut self, number: usize) -> Result<()> {
+    fn see(&mut self, number: usize, watch: Watch<'_>) -> Result<()> {
         loop {
             let seen = self.prepare(number).and_then(|(cell, mut emulated, mut plan)| {
                 plan.repeats = TAKEN_AGAIN;
                 let length = spectrum_of_periods(self.experiment.spectrum, cell.period);
-                verify::spectrum(&mut *emulated, &cell.trial, &plan, length)
+                verify::spectrum(&mut *emulated, &cell.trial, &plan, length, &mut || self.show(number, watch))
             });
             match seen {
                 Ok(spectrum) => {
@@ -231,7 +232,7 @@ impl Run {
                     return Ok(());
                 }
                 Err(why) => {
-                    if !self.fail(number, why, &mut |_| Ok(()))? {
+                    if !self.fail(number, why, watch)? {
                         return Ok(());
                     }
                 }

@@ -26,7 +26,16 @@ impl Table {
 
 /// Text that is no markup in a cell or a heading, whatever it says; on one line.
 pub fn escaped(text: &str) -> String {
-    text.replace('\n', " ").replace('|', "\\|").replace('<', "&lt;").replace('[', "\\[")
+    let mut told = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => told.push_str("&amp;"),
+            '<' => told.push_str("&lt;"),
+            '\\' | '|' | '[' | '`' | '*' | '_' | '~' => told.extend(['\\', letter]),
+            _ => told.push(if letter.is_control() { ' ' } else { letter }),
+        }
+    }
+    told
 }
 
 #[cfg(test)]
@@ -41,12 +50,12 @@ mod tests {
         let mut table = Table::new([Column::text("a|b"), Column::percent("n"), Column::verdict("v")]);
         let remarks = vec!["worst 3%".to_owned(), "<b>".to_owned()];
         table.row(row![
-            "[x](y)\n<i>",
+            "[x](y)\n<i> __a__ *b* `c` ~d~ e\\|f &lt;",
             0.4,
             Judgement { verdict: Verdict::Fail, word: None, error: Some(-0.073), remarks }
         ]);
         let expected = "| a\\|b | n | v |\n| --- | --: | --- |\n\
-                        | \\[x](y) &lt;i> | 40% | -7.3% fail (worst 3%; &lt;b>) |\n";
+                        | \\[x](y) &lt;i> \\_\\_a\\_\\_ \\*b\\* \\`c\\` \\~d\\~ e\\\\\\|f &amp;lt; | 40% | -7.3% fail (worst 3%; &lt;b>) |\n";
         assert_eq!(table.markdown(), expected);
     }
 }

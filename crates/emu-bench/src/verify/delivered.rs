@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::pair::{self, Pair, undisturbed};
 use super::window::{Side, Window};
-use super::{Emulated, Plan, Trial, findings, take_all};
+use super::{Emulated, Plan, Trial, Watch, findings, take_all};
+use crate::worker::Look;
 use crate::workload::kernel::QUANTUM;
 
 /// Periods in a window, so that a part of one more or less does not count.
@@ -64,11 +65,11 @@ impl Delivered {
 }
 
 /// Measures what an emulation delivers on each CPU of a demand to a thread bound to it, and the length of the windows: in two
-/// pairs of opposite order, and in more where these do not agree. `watch` is called after each pair; its error ends it.
+/// pairs of opposite order, and in more where these do not agree.
 pub fn delivered(
     emulated: &mut dyn Emulated,
     demand: &Demand,
-    watch: &mut dyn FnMut(&Pair) -> Result<()>,
+    watch: Watch<'_>,
 ) -> Result<(Duration, Vec<Delivered>)> {
     let window = (emulated.cycle() * PERIODS).max(SHORTEST);
     let plan = Plan { window, clock_is_emulated: emulated.moves_clock(), ..Plan::new(0) };
@@ -77,8 +78,10 @@ pub fn delivered(
     let orders = [[Side::Native, Side::Emulated], [Side::Emulated, Side::Native]];
     let mut pairs = Vec::new();
     for round in 0..ROUNDS {
-        let take =
-            |(number, sides)| pair::take(emulated, &trial, &plan, round * orders.len() + number, sides);
+        let first = round * orders.len();
+        let take = |(number, sides), look: Look<'_>| {
+            pair::take(emulated, &trial, &plan, first + number, sides, look)
+        };
         let taken = take_all(orders.into_iter().enumerate().collect(), REPEATS, take, watch)?;
         let seen = by_pairs(&trial, &taken, &plan)?;
         // A single pair agrees with itself.

@@ -53,6 +53,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Granularity, Level, Stamp};
+use crate::worker::Look;
 use crate::workload::{Job, Setting};
 
 /// The workload whose progress is looked at closely.
@@ -213,14 +214,12 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
 }
 
-/// Measures how faithful an emulation is for one job, and judges it. `watch` is called after each pair, while nothing is
-/// measured; its error ends the trial.
-pub fn verify(
-    emulated: &mut dyn Emulated,
-    trial: &Trial,
-    plan: &Plan,
-    watch: &mut dyn FnMut(&Pair) -> Result<()>,
-) -> Result<Outcome> {
+/// What is called after each pair, while nothing is measured, and with none now and then while one is taken; its error ends the
+/// trial.
+pub type Watch<'a> = &'a mut dyn FnMut(Option<&Pair>) -> Result<()>;
+
+/// Measures how faithful an emulation is for one job, and judges it.
+pub fn verify(emulated: &mut dyn Emulated, trial: &Trial, plan: &Plan, watch: Watch<'_>) -> Result<Outcome> {
     let plan = &Plan { clock_is_emulated: emulated.moves_clock(), ..plan.clone() };
     let pairs = take_pairs(emulated, trial, plan, plan.controls(), watch)?;
     Ok(Outcome { trial: trial.clone(), findings: findings(trial, &pairs, plan)?, pairs })
@@ -231,7 +230,7 @@ pub fn extend(
     emulated: &mut dyn Emulated,
     outcome: &mut Outcome,
     plan: &Plan,
-    watch: &mut dyn FnMut(&Pair) -> Result<()>,
+    watch: Watch<'_>,
 ) -> Result<()> {
     let taken = outcome.pairs.iter().map(|pair| pair.number + 1).max().unwrap_or(0);
     let seed = plan.seed.wrapping_add(taken as u64);
@@ -247,15 +246,15 @@ fn take_pairs(
     trial: &Trial,
     plan: &Plan,
     controls: usize,
-    watch: &mut dyn FnMut(&Pair) -> Result<()>,
+    watch: Watch<'_>,
 ) -> Result<Vec<Pair>> {
     let schedule = schedule::schedule(plan.pairs, controls, plan.seed);
     take_all(
         schedule.into_iter().enumerate().collect(),
         plan.repeats,
-        |(number, sides)| {
+        |(number, sides), look| {
             let workload = &trial.job.workload;
-            pair::take(emulated, trial, plan, number, sides)
+            pair::take(emulated, trial, plan, number, sides, look)
                 .map_err(|why| why.during(format!("cannot measure {workload} with {}", emulated.name())))
         },
         watch,
@@ -266,14 +265,14 @@ fn take_pairs(
 fn take_all<T: Copy>(
     mut steps: VecDeque<T>,
     mut repeats: usize,
-    mut take: impl FnMut(T) -> Result<Pair>,
-    watch: &mut dyn FnMut(&Pair) -> Result<()>,
+    mut take: impl FnMut(T, Look<'_>) -> Result<Pair>,
+    watch: Watch<'_>,
 ) -> Result<Vec<Pair>> {
     let mut pairs = Vec::new();
     while let Some(step) = steps.pop_front() {
-        let mut pair = take(step)?;
+        let mut pair = take(step, &mut || watch(None))?;
         pair.kept = pair.taints.is_empty() || repeats == 0;
-        watch(&pair)?;
+        watch(Some(&pair))?;
         if !pair.kept {
             repeats -= 1;
             steps.push_back(step);
@@ -293,17 +292,18 @@ pub struct Spectrum {
     pub taint: Option<Taint>,
 }
 
-/// How smoothly one thread progresses under an emulation, over a window of this length.
+/// How smoothly one thread progresses under an emulation, over a window of this length, unless `look` fails meanwhile.
 pub fn spectrum(
     emulated: &mut dyn Emulated,
     trial: &Trial,
     plan: &Plan,
     length: Duration,
+    look: Look<'_>,
 ) -> Result<Spectrum> {
     let plan = Plan { window: length, ..plan.clone() };
     let mut repeats = plan.repeats;
     loop {
-        let (done, taint) = pair::take_stamped(emulated, trial, &plan)?;
+        let (done, taint) = pair::take_stamped(emulated, trial, &plan, look)?;
         if taint.is_some() && repeats > 0 {
             repeats -= 1;
             continue;

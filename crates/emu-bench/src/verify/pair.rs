@@ -14,9 +14,10 @@ use super::{Emulated, Plan, Trial};
 use crate::nanos;
 use crate::throttle::Throttle;
 use crate::ticks::Ticks;
+use crate::worker::Look;
 use crate::workload::{Done, Order, Worker, now_ns, process_cpu_ns, thread_cpu_ns};
 
-/// The longest that a worker may take to settle. emu looks at nothing else meanwhile, not even at signals.
+/// The longest that a worker may take to settle.
 const SETTLE_MAX: Duration = Duration::from_secs(120);
 
 /// Two windows of one worker.
@@ -60,13 +61,14 @@ pub(crate) fn counting(pairs: &[Pair]) -> Vec<&Pair> {
     pairs.iter().filter(|pair| pair.kept).collect()
 }
 
-/// Takes the pair of this number. The emulation is not engaged before and after, whatever happens.
+/// Takes the pair of this number, unless `look` fails meanwhile. The emulation is not engaged before and after, whatever happens.
 pub fn take(
     emulated: &mut dyn Emulated,
     trial: &Trial,
     plan: &Plan,
     number: usize,
     [first, second]: [Side; 2],
+    look: Look<'_>,
 ) -> Result<Pair> {
     // Both windows of a pair sleep alike.
     let cycle = number as u64 * trial.job.cycles;
@@ -74,7 +76,7 @@ pub fn take(
         let clock = || clock::measure(&trial.job.cpus);
         let mut before = clock();
         let mut take = |side| {
-            let mut window = window(emulated, trial, plan, worker, side, cycle, false)?;
+            let mut window = window(emulated, trial, plan, worker, (side, cycle, false), look)?;
             let after = clock();
             window.clock = before.zip(after).map(|(before_hz, after_hz)| CoreClock { before_hz, after_hz });
             before = after;
@@ -93,9 +95,10 @@ pub(super) fn take_stamped(
     emulated: &mut dyn Emulated,
     trial: &Trial,
     plan: &Plan,
+    look: Look<'_>,
 ) -> Result<(Done, Option<Taint>)> {
     with_worker(emulated, trial, |emulated, worker| {
-        let window = window(emulated, trial, plan, worker, Side::Emulated, 0, true)?;
+        let window = window(emulated, trial, plan, worker, (Side::Emulated, 0, true), look)?;
         let taint = gate::taint(&trial.job, &window);
         Ok((window.done, taint))
     })
@@ -122,14 +125,13 @@ fn window(
     trial: &Trial,
     plan: &Plan,
     worker: &mut Worker,
-    side: Side,
-    cycle: u64,
-    stamps: bool,
+    (side, cycle, stamps): (Side, u64, bool),
+    look: Look<'_>,
 ) -> Result<Window> {
     let mut settled_s = 0.0;
     if side == Side::Emulated {
         emulated.engage(worker.pid())?;
-        settled_s = settle(emulated, plan, worker, cycle)?.as_secs_f64();
+        settled_s = settle(emulated, plan, worker, cycle, look)?.as_secs_f64();
     }
     let lead = plan.lead_of(side, emulated, &trial.job);
     let ticks = Ticks::now(&plan.proc, &trial.job.cpus)?;
@@ -142,7 +144,7 @@ fn window(
         stamps,
     };
     let thread_before = thread_cpu_ns();
-    let done = worker.through(&order)?;
+    let done = worker.through(&order, Some(look))?;
     let harness_cpu_s = (thread_cpu_ns() - thread_before) as f64 / 1e9;
     let wall_s = (now_ns() - asked_ns) as f64 / 1e9;
     let process_s = (process_cpu_ns() - cpu_before) as f64 / 1e9;
@@ -164,7 +166,13 @@ fn window(
 
 /// Lets a worker settle under an emulation that goes by CPU time over lifetime, and returns how long that took: it works,
 /// uncounted, until it is treated as a program that has run for long.
-fn settle(emulated: &dyn Emulated, plan: &Plan, worker: &mut Worker, cycle: u64) -> Result<Duration> {
+fn settle(
+    emulated: &dyn Emulated,
+    plan: &Plan,
+    worker: &mut Worker,
+    cycle: u64,
+    look: Look<'_>,
+) -> Result<Duration> {
     let Some(rule) = emulated.lifetime_rule() else { return Ok(Duration::ZERO) };
     let begin = Instant::now();
     let mut standing = Standing::of(rule, &plan.proc, worker.pid())?;
@@ -182,7 +190,8 @@ fn settle(emulated: &dyn Emulated, plan: &Plan, worker: &mut Worker, cycle: u64)
             .hint("measure on fewer CPUs, at a higher speed, or with the method at its best"));
         }
         let length_ns = nanos(left.max(least));
-        worker.through(&Order { begin_ns: now_ns(), length_ns, first: cycle, stamps: false })?;
+        let order = Order { begin_ns: now_ns(), length_ns, first: cycle, stamps: false };
+        worker.through(&order, Some(look))?;
         left = standing.left();
     }
     Ok(begin.elapsed())

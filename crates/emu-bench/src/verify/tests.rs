@@ -1,4 +1,5 @@
 use super::*;
+use crate::worker::Look;
 use emu_core::Pid;
 
 struct Still(Duration);
@@ -94,7 +95,7 @@ fn a_disturbed_pair_is_taken_again_after_all_others() {
     let run = |repeats: usize| {
         let mut taken = Vec::new();
         // A disturbance that lasts for the second and the third pair.
-        let take = |number: usize| {
+        let take = |number: usize, _: Look<'_>| {
             taken.push(number);
             let mut pair = Pair { number, ..testing::pair(number, &[1.0], &[1.0]) };
             pair.taints.extend((2..=3).contains(&taken.len()).then_some(Taint::Steal(0.1)));

@@ -56,6 +56,6 @@ impl Running for Children {
         for child in &mut self.active {
             child.send(order)?;
         }
-        Done::of_all(self.active.iter_mut().map(|child| child.receive(order)))
+        Done::of_all(self.active.iter_mut().map(|child| child.receive(order, None)))
     }
 }

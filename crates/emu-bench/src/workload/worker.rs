@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::clocks::{now_ns, process_cpu_ns};
 use super::part::confine;
 use super::{Done, Job, Order, Receiver, Running, workload};
-use crate::worker::{self, Task};
+use crate::worker::{self, Look, Task};
 
 /// How long a worker may take to get ready, or to reply after its window has passed. Emulation slows that too.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -75,10 +75,10 @@ impl Worker {
         self.process.pid()
     }
 
-    /// Works through a window and returns when its report is there.
-    pub fn through(&mut self, order: &Order) -> Result<Done> {
+    /// Works through a window and returns when its report is there, or when `look` fails.
+    pub fn through(&mut self, order: &Order, look: Option<Look<'_>>) -> Result<Done> {
         self.send(order)?;
-        self.receive(order)
+        self.receive(order, look)
     }
 
     pub(super) fn send(&mut self, order: &Order) -> Result<()> {
@@ -88,9 +88,9 @@ impl Worker {
         self.process.send(&Request::Through(*order))
     }
 
-    pub(super) fn receive(&mut self, order: &Order) -> Result<Done> {
+    pub(super) fn receive(&mut self, order: &Order, look: Option<Look<'_>>) -> Result<Done> {
         let left = Duration::from_nanos(order.end_ns().saturating_sub(now_ns()));
-        let answer = self.process.receive(left + PATIENCE, None)?;
+        let answer = self.process.receive(left + PATIENCE, look)?;
         let done = answer
             .ok_or_else(|| Error::new(ErrorKind::Failed, "the worker has not worked through a window"))?;
         Ok(match &self.companion {

@@ -230,7 +230,9 @@ fn the_clock_is_metered_around_windows() {
 fn the_period_shows_in_the_granularity() {
     let mut stopper = Stopper::new(0.5);
     let trial = trial("cpu-loop", 0.5, &stopper);
-    let seen = spectrum(&mut stopper, &trial, &plan(), Duration::from_millis(400)).unwrap().granularity;
+    let seen = spectrum(&mut stopper, &trial, &plan(), Duration::from_millis(400), &mut || Ok(()))
+        .unwrap()
+        .granularity;
     assert!(seen.smooth_from_ms.is_none_or(|length| length > 3), "{seen:?}");
     assert!(seen.longest_stall_ns > 5_000_000, "{seen:?}");
 }

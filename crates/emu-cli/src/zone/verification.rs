@@ -67,7 +67,7 @@ pub(crate) fn verify(plan: &Plan, signals: &Signals) -> Result<Verification, Fai
     let prepared = &plan.prepared;
     let mut emulated = SessionEmulated::named(prepared.host(), prepared.demand(), prepared.method().id())?;
     let mut ending = Ending::new(signals);
-    let measured = delivered(&mut emulated, prepared.demand(), &mut |_: &Pair| ending.go_on());
+    let measured = delivered(&mut emulated, prepared.demand(), &mut |_: Option<&Pair>| ending.go_on());
     ending.by_signal(measured.as_ref().err())?;
     let (window, cpus) = measured?;
     Ok(Verification { window, cpus })

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::control_file;
 use crate::cpu_list::CpuList;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::hint::Hint;
 use crate::host::{Controller, Host};
 use crate::process::{Stat, is_gone, is_owned, threads};
@@ -173,7 +173,17 @@ impl Binder<'_> {
         match affinity::set(tid, &new) {
             Ok(()) => Ok(true),
             Err(error) if is_gone(&error) => Ok(false),
-            Err(error) => Err(Error::io(format!("cannot bind task {tid} to CPUs {new}"), error)),
+            Err(error) => {
+                let is_outside = error.raw_os_error() == Some(libc::EINVAL);
+                let failed = Error::io(format!("cannot bind task {tid} to CPUs {new}"), error);
+                Err(if is_outside {
+                    failed.with_kind(ErrorKind::Unavailable).hint(Hint::OtherCpus.or(
+                        "give its cpuset one of them: Cpus_allowed_list in its /proc/PID/status has what it may use",
+                    ))
+                } else {
+                    failed
+                })
+            }
         }
     }
 }

@@ -60,6 +60,12 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// Whether most was used by threads that began or ended in it.
+    fn is_of_passers(&self) -> bool {
+        let seen: Nanos = self.tasks.iter().map(|task| task.run).sum();
+        self.is_whole && self.used.is_some_and(|used| seen < used / 2)
+    }
+
     /// CPU time of all tasks; `None` where it is not known.
     pub(super) fn run(&self) -> Option<Nanos> {
         let sum: Nanos = self.tasks.iter().map(|task| task.run).sum();
@@ -188,20 +194,31 @@ pub(super) struct Episode {
     pub(super) total: Nanos,
     got: f64,
     asked: f64,
+    /// The part of it in which most was used by threads that began or ended between two looks.
+    passing: Nanos,
     pub(super) reason: Option<String>,
 }
 
 impl Episode {
-    fn window(&mut self, is_off: bool, length: Nanos, got: f64, asked: f64) {
+    fn window(&mut self, is_off: bool, window: &Window, got: f64, asked: f64) {
         if !is_off {
             self.now = 0;
             return;
         }
+        let length = window.length;
+        self.passing += if window.is_of_passers() { length } else { 0 };
         self.now += length;
         self.longest = self.longest.max(self.now);
         self.total += length;
         self.got += got;
         self.asked += asked;
+    }
+
+    /// Why: what was found, else what holds for most of the time.
+    fn reason(&self) -> Option<&str> {
+        let passers = (self.total > 0 && self.passing >= self.total / 2)
+            .then_some("most is used by threads that began or ended between two looks");
+        self.reason.as_deref().or(passers)
     }
 
     /// What was delivered, as a part of what was asked for.
@@ -271,8 +288,8 @@ impl Account {
         let side = if got > asked { Off::Fast } else { Off::Slow };
         let counts = side == Off::Fast || !self.asked.is_of_rest;
         let off = (counts && self.asked.beyond(got, asked, length) > 0.0).then_some(side);
-        self.fast.window(off == Some(Off::Fast), window.length, got, asked);
-        self.slow.window(off == Some(Off::Slow), window.length, got, asked);
+        self.fast.window(off == Some(Off::Fast), window, got, asked);
+        self.slow.window(off == Some(Off::Slow), window, got, asked);
         off
     }
 
@@ -380,14 +397,16 @@ impl Account {
     pub(super) fn has_unexplained_excess(&self) -> bool {
         let is_above =
             || self.zone().is_some_and(|seen| seen.asked < seen.low && seen.error > MEAN_TOLERANCE);
-        (self.fast.longest >= TOO_FAST || is_above()) && self.fast.reason.is_none() && self.escaped.is_empty()
+        (self.fast.longest >= TOO_FAST || is_above())
+            && self.fast.reason().is_none()
+            && self.escaped.is_empty()
     }
 
     pub(super) fn problems(&self) -> Vec<String> {
         let told = |episode: &Episode, least: Nanos, what: &str| {
             (episode.longest >= least).then(|| {
                 let (total, ratio) = (time::span(episode.total), 100.0 * episode.ratio());
-                let why = episode.reason.as_ref().map_or(String::new(), |why| format!(": {why}"));
+                let why = episode.reason().map_or(String::new(), |why| format!(": {why}"));
                 let total = total.as_secs_f64();
                 format!("for {total:.1} s the tasks ran too {what}, at {ratio:.0} % of the speed asked{why}")
             })

@@ -13,7 +13,6 @@ use crate::process::{KernelPolicy, Stat, status_field};
 use crate::roots::Roots;
 use crate::sys::Pid;
 use crate::sys::affinity;
-use crate::sys::time::Nanos;
 
 type Shares = BTreeMap<CpuId, f64>;
 
@@ -33,15 +32,9 @@ pub(super) fn of_excess(
     // Documentation/scheduler/sched-ext.rst
     let state = roots.sys.join("kernel/sched_ext/state");
     let is_replaced = || by_quota && control_file::probe::<String>(&state).as_deref() == Some("enabled");
-    let seen: Nanos = window.tasks.iter().map(|task| task.run).sum();
-    let came_or_went = window.used.is_some_and(|used| seen < used / 2);
-    escaped
-        .or_else(|| {
-            is_replaced().then(|| "a scheduler of sched_ext is at work, which may not know quotas".to_owned())
-        })
-        .or_else(|| {
-            came_or_went.then(|| "most is used by threads that began or ended between two looks".to_owned())
-        })
+    escaped.or_else(|| {
+        is_replaced().then(|| "a scheduler of sched_ext is at work, which may not know quotas".to_owned())
+    })
 }
 
 fn escape(

@@ -1,15 +1,16 @@
 //! Whether the tasks that a session is for are there, and may be slowed.
 
+use std::fs;
 use std::path::Path;
 
-use crate::cgroup::{folder_of, lists};
+use crate::cgroup::{folder_of, lists, place};
 use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::host::Host;
 use crate::host::delegation::PROCS;
-use crate::process::{Descendants, Stat, is_owned};
+use crate::process::{Descendants, Stat, is_owned, line_of};
 use crate::sys::{Pid, affinity};
-use crate::undo;
+use crate::undo::{self, LiveSession};
 use crate::zone::Tasks;
 
 /// Returns when each process has started, in clock ticks since boot.
@@ -44,6 +45,32 @@ pub(super) fn check_tasks(proc: &Path, tasks: &Tasks) -> Result<Vec<(Pid, u64)>>
         }
     }
     Ok(started)
+}
+
+/// No task is an emu at work, or one that such an emu slows: both would move and stop it. An emu that this process itself runs under
+/// slows all that it starts, and is none of these.
+pub(super) fn check_apart(host: &Host, tasks: &Tasks, mut others: Vec<LiveSession>) -> Result<()> {
+    let proc = &host.roots.proc;
+    let own_line = line_of(proc, std::process::id() as Pid);
+    others.retain(|other| !own_line.contains(&other.pid));
+    if others.is_empty() {
+        return Ok(());
+    }
+    for pid in processes(host, tasks)? {
+        let line = line_of(proc, pid);
+        let homes = fs::read(proc.join(format!("{pid}/cgroup"))).unwrap_or_default();
+        let homes = String::from_utf8_lossy(&homes);
+        let is_of = |other: &&LiveSession| {
+            line.contains(&other.pid) || homes.contains(&format!("/{}{}-", place::PREFIX, other.pid))
+        };
+        if let Some(LiveSession { pid: emu, cpus, method, .. }) = others.iter().find(is_of) {
+            return Err(Error::unavailable(format!(
+                "process {pid} belongs to an emulation already: of emu {emu}, with {method} on CPUs {cpus}"
+            ))
+            .hint("end that emulation first, or leave the process out"));
+        }
+    }
+    Ok(())
 }
 
 /// Gives tasks back what an exclusive node at work has taken from them. It takes from whole families: without a first

@@ -10,6 +10,7 @@ use std::process::ExitStatus;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, getpid, getppid, set_parent_process_death_signal};
 
@@ -25,6 +26,12 @@ pub(crate) struct Child {
 impl Child {
     pub(crate) fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Whether it has ended. Where that cannot be told, it has not.
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        poll(&mut ended, Some(&Timespec::default())) == Ok(1)
     }
 
     /// That it has ended meanwhile is no failure.

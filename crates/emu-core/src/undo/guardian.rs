@@ -78,6 +78,11 @@ impl Guardian {
         self.paused.store(is_paused.into(), Ordering::Relaxed);
     }
 
+    /// Its process, where that has ended.
+    pub(super) fn ended(&self) -> Option<Pid> {
+        self.child.has_ended().then(|| self.child.pid())
+    }
+
     /// Ends the guardian before it undoes anything.
     pub(super) fn end(&self) {
         self.child.end();

@@ -47,6 +47,7 @@ use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::roots::Roots;
+use crate::status::Status;
 use crate::sys::{Pid, lock};
 use form::Form;
 use header::{Header, boot};
@@ -155,6 +156,15 @@ impl Journal {
         let mut session = self.open_journal();
         if matches!(session.phase, Phase::Open) {
             session.kept.push(Box::new(helper));
+        }
+    }
+
+    /// Adds a problem where the guardian has ended before the session.
+    pub(crate) fn tell(&self, status: &mut Status) {
+        if let Some(pid) = self.open_journal().guardian.ended() {
+            status.add_problem(format!(
+                "the guardian, process {pid}, was killed: if emu is killed too, its changes stay until the next emu begins"
+            ));
         }
     }
 

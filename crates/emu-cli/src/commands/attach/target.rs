@@ -193,7 +193,8 @@ fn open(pid: Pid) -> Result<OwnedFd> {
     match pidfd_open(raw, PidfdFlags::empty()) {
         Ok(fd) => Ok(fd),
         Err(Errno::SRCH) => Err(none()),
-        Err(Errno::INVAL) => Err(Error::usage(format!("{pid} is a thread, not a process"))
+        // Newer kernels have another word for it.
+        Err(Errno::INVAL | Errno::NOENT) => Err(Error::usage(format!("{pid} is a thread, not a process"))
             .hint(format!("its process is the Tgid in /proc/{pid}/status"))),
         Err(e) => Err(Error::io(format!("cannot watch process {pid}"), e.into())),
     }

@@ -12,7 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   emu ci -- cargo test
   emu ci --reps 5 --junit report.xml -- pytest --junit-xml report.xml
-  emu ci --speeds 100%,20% --timeout 5m --summary $GITHUB_STEP_SUMMARY -- make check";
+  emu ci --timeout 5m --summary $GITHUB_STEP_SUMMARY -- make check";
 
 /// Run a test command as on slower CPUs, and tell what fails only there
 ///
@@ -42,7 +42,7 @@ pub(crate) struct CiArgs {
     #[arg(short, long, value_name = "DURATION", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
 
-    /// JUnit XML that each run writes: a file, or a folder of them; may be repeated
+    /// JUnit XML that each run writes: a file, or a folder with all in it and below; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) junit: Vec<PathBuf>,
 

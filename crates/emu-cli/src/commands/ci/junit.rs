@@ -84,16 +84,22 @@ impl Reports {
     }
 }
 
+/// The file itself, or all XML in a folder and those below it; links to folders are not followed, as they may lead in a circle.
 fn files(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let failed = |e| Error::file("read", path, e);
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path).map_err(failed)? {
-        let file = entry.map_err(failed)?.path();
-        if file.extension().is_some_and(|extension| extension == "xml") {
-            files.push(file);
+    let (mut files, mut folders) = (Vec::new(), vec![path.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        let failed = |e| Error::file("read", &folder, e);
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let file = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(file);
+            } else if file.extension().is_some_and(|extension| extension == "xml") {
+                files.push(file);
+            }
         }
     }
     files.sort();
@@ -117,7 +123,8 @@ fn stamp(file: &Path) -> Result<Option<Stamp>> {
 
 fn read(file: &Path) -> Result<Tests> {
     let text = input_file::read(file, input_file::TRACE_MAX)
-        .map_err(|e| Error::file("read", file, e).with_kind(ErrorKind::Usage))?;
+        .map_err(|e| Error::file("read", file, e).with_kind(ErrorKind::Usage))
+        .map_err(|e| e.hint("name a file of JUnit XML in UTF-8"))?;
     parse(&text).map_err(|Broken { line, what }| {
         Error::usage(format!("cannot use the JUnit XML in {}, line {line}: {what}", file.display()))
             .hint("name files that the command writes anew in each run, with <testsuite> or <testsuites>")
@@ -245,6 +252,19 @@ mod tests {
         write("new.xml", "new");
         assert_eq!(read(&mut reports), (Some(vec!["new".into()]), 0));
         assert_eq!(read(&mut reports), (None, 0));
+    }
+
+    #[test]
+    fn a_folder_has_what_is_below_it_but_for_linked_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let nested = dir.path().join("test/deep");
+        fs::create_dir_all(&nested).unwrap();
+        std::os::unix::fs::symlink(dir.path(), nested.join("circle")).unwrap();
+        for file in ["1.xml", "test/deep/2.xml", "test/notes.txt"] {
+            fs::write(dir.path().join(file), "").unwrap();
+        }
+        let found = files(dir.path()).unwrap();
+        assert_eq!(found, ["1.xml", "test/deep/2.xml"].map(|file| dir.path().join(file)));
     }
 
     #[test]

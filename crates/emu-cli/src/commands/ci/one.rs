@@ -49,7 +49,7 @@ pub(super) fn run(case: &Case<'_>, signals: &Signals, reporter: Reporter) -> Res
     let program = std::env::current_exe().map_err(|e| failed("find emu itself for", e))?;
     let mut command = SlowCommand::new(program);
     command
-        .args(["run", "--speed", &case.speed.to_string()])
+        .args(["run", "--ends-with", &std::process::id().to_string(), "--speed", &case.speed.to_string()])
         .args(case.options)
         .arg("--json")
         .arg(record.path())

@@ -26,6 +26,7 @@ pub(super) fn text(report: &Report) -> Vec<String> {
                 .iter()
                 .zip(&judged.by_speed)
                 .map(|(speed, tally)| format!("{speed}: {} of {}", tally.fails(), tally.runs()));
+            let name = name.replace(char::is_control, " ");
             format!("{words}: {name} ({})", failures.collect::<Vec<_>>().join(", "))
         }));
         lines.extend(more(tests.len()));

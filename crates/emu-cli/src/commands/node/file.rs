@@ -1,9 +1,11 @@
 //! The file of `emu node apply`: tables of nodes, with the options of `emu node create`, and of what several have in common.
 
-use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::{fs, io};
 
 use emu_core::{Error, ErrorKind, Result, input_file, nearest};
+use rustix::fs::fstat;
 use serde::{Deserialize, Serialize};
 
 use super::spec::Specs;
@@ -26,6 +28,7 @@ pub(super) fn read(path: &Path) -> Result<Specs> {
         Error::file("read", path, e).with_kind(ErrorKind::Usage).hint("name a file of nodes, or - for stdin")
     };
     let (name, text) = if path == Path::new("-") {
+        check_stdin()?;
         ("stdin".into(), input_file::read_all(io::stdin(), input_file::SIZE_MAX))
     } else {
         (path.display().to_string(), input_file::read_any(path, input_file::SIZE_MAX))
@@ -47,6 +50,16 @@ pub(super) fn read(path: &Path) -> Result<Specs> {
     let files = specs.values_mut().flat_map(|spec| spec.trace.iter_mut().chain(&mut spec.like));
     files.for_each(|file| *file = folder.join(&file));
     Ok(specs)
+}
+
+/// A stdin that was closed is `/dev/null` by now. Read as a file without nodes, it would remove all that there are.
+fn check_stdin() -> Result<()> {
+    let null = fs::metadata("/dev/null").map(|of| of.rdev());
+    if null.is_ok_and(|null| fstat(io::stdin()).is_ok_and(|of| of.st_rdev == null)) {
+        return Err(Error::usage("stdin is closed, or /dev/null: it tells of no nodes")
+            .hint("give a file by `<`; `emu node remove --all` removes all nodes"));
+    }
+    Ok(())
 }
 
 /// The key that is meant by one that does not exist, from what the parser says of it.

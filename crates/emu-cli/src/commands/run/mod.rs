@@ -6,6 +6,9 @@ use std::time::Instant;
 
 use clap::Args;
 use emu_core::{Error, Result, Session, Tasks, Trait, adopt_orphans};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::getppid;
 
 use crate::control::{Change, Control};
 use crate::exit::{Exit, Failure};
@@ -40,6 +43,10 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) report: TellArgs,
 
+    /// The command gets SIGTERM when this process ends, which has started emu
+    #[arg(long, hide = true, value_name = "PID")]
+    pub(crate) ends_with: Option<i32>,
+
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -48,6 +55,7 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     // Before anything that makes a thread.
     let signals = Signals::block()?;
+    args.ends_with.map_or(Ok(()), end_with)?;
     let command =
         command(&args.command, &signals).ok_or_else(|| Error::usage("there is no command to run"))?;
     program::check(command.program())?;
@@ -97,6 +105,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     released?;
     watched?;
     Ok(exit)
+}
+
+/// Has the kernel send this process SIGTERM, which goes to the command, when its parent ends, however that ends.
+fn end_with(parent: i32) -> Result<(), Failure> {
+    prctl::set_pdeathsig(Signal::SIGTERM)
+        .map_err(|e| Error::io("cannot ask for the signal at the end of the parent", e.into()))?;
+    // It may have ended before the kernel was asked.
+    if getppid().as_raw() == parent { Ok(()) } else { Err(Failure::interrupted(Signal::SIGTERM)) }
 }
 
 #[derive(Debug)]

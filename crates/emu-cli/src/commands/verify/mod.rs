@@ -221,11 +221,17 @@ impl Run {
         for trial in &case.trials {
             let name = format!("{title}, {}", trial.job.workload);
             let mut left = case.plan.pairs + case.plan.controls();
-            let expected = case.plan.expected_time(&case.emulated, trial) / left.max(1) as u32;
-            let mut begin = Instant::now();
+            let expected_time = case.plan.expected_time(&case.emulated, trial);
+            let expected = expected_time / left.max(1) as u32;
+            let started = Instant::now();
+            let mut begin = started;
             self.progress.show(&name);
-            outcomes.push(verify::verify(&mut case.emulated, trial, &case.plan, &mut |pair| {
+            // Pairs that are taken again take of the same time as more pairs.
+            let repeats = if self.more.is_zero() { 0 } else { case.plan.repeats };
+            let plan = Plan { repeats, ..case.plan.clone() };
+            outcomes.push(verify::verify(&mut case.emulated, trial, &plan, &mut |pair| {
                 self.ending.go_on()?;
+                let Some(pair) = pair else { return Ok(()) };
                 if pair.kept {
                     left -= 1;
                     self.progress.advance(expected, begin.elapsed());
@@ -234,10 +240,11 @@ impl Run {
                 self.progress.show(&format!("{name}: {left} pairs left"));
                 Ok(())
             })?);
+            self.more = self.more.saturating_sub(started.elapsed().saturating_sub(expected_time));
             if trial.job.workload == verify::SMOOTH {
                 let length = case.spectrum();
-                spectrum = Some(verify::spectrum(&mut case.emulated, trial, &case.plan, length)?);
-                self.ending.go_on()?;
+                let look = &mut || self.ending.go_on();
+                spectrum = Some(verify::spectrum(&mut case.emulated, trial, &case.plan, length, look)?);
             }
         }
         self.decide(case, &title, &mut outcomes)?;
@@ -251,7 +258,7 @@ impl Run {
             while outcome.findings.iter().any(Finding::is_undecided) && expected <= self.more {
                 let begin = Instant::now();
                 self.progress.show(&format!("{title}, {}: more pairs", outcome.trial.job.workload));
-                let mut go_on = |_: &Pair| self.ending.go_on();
+                let mut go_on = |_: Option<&Pair>| self.ending.go_on();
                 verify::extend(&mut case.emulated, outcome, &case.plan, &mut go_on)?;
                 self.more = self.more.saturating_sub(begin.elapsed());
             }

@@ -104,6 +104,25 @@ fn short_processes_tell_when_they_use_all() {
 }
 
 #[test]
+fn threads_that_come_and_go_are_a_reason_where_most_is_theirs() {
+    let told = |used: &[f64]| {
+        let mut account = Account::new(asked(&[0.3], true));
+        for &seen in used {
+            let tasks = window(&[task(0, seen, 0.0)]);
+            let off = account.add(&Window { used: Some(SECOND), ..tasks });
+            assert_eq!(off, Some(Off::Fast));
+        }
+        account.problems()[0].ends_with("between two looks")
+    };
+    assert!(told(&[0.1, 0.1, 0.9]));
+    // The last look has no thread of a program that ends.
+    assert!(!told(&[0.9, 0.9, 0.9, 0.0]));
+    let mut many = Account::new(asked(&[0.3], true));
+    many.add(&Window { used: Some(SECOND), is_whole: false, ..window(&[task(0, 0.01, 0.0)]) });
+    assert!(many.problems().iter().all(|told| !told.contains("between two looks")));
+}
+
+#[test]
 fn what_is_too_fast_is_told_at_once_and_kept() {
     let mut account = Account::new(asked(&[0.3, 0.3], true));
     assert_eq!(account.add(&window(&[task(0, 0.97, 0.0)])), Some(Off::Fast));
