@@ -387,26 +387,27 @@ impl Watcher {
     /// `late` is by how much the window is longer than it should have been.
     fn explain(&self, off: Off, late: Duration, window: &Window, before: &Reading, after: &Reading) {
         let shares = lock(&self.shared.state).account.asked().shares.clone();
-        let reason = match off {
+        let found = match off {
             _ if late > LAST / 2 => {
                 Some(format!("emu was stopped, or got no CPU, for {:.1} s", late.as_secs_f64()))
             }
             Off::Fast => {
                 reason::of_excess(&self.host.roots, &self.watch, window, &shares, self.ends_at_ticks)
             }
-            Off::Slow => {
-                let times = [&before.cpu_times, &after.cpu_times];
-                let free = 1.0 - shares.values().sum::<f64>() / shares.len().max(1) as f64;
-                let burned = if self.burns { free } else { 0.0 };
-                reason::of_shortfall(&self.host, window, times, &shares, burned)
-            }
+            Off::Slow => reason::of_limit(&self.host, window, &shares),
         };
-        if let Some(reason) = reason {
-            let mut state = lock(&self.shared.state);
-            let State { account: Account { fast, slow, .. }, .. } = &mut *state;
-            let episode = if off == Off::Fast { fast } else { slow };
-            episode.reason.get_or_insert(reason);
-        }
+        let load = || {
+            let times = [&before.cpu_times, &after.cpu_times];
+            let free = 1.0 - shares.values().sum::<f64>() / shares.len().max(1) as f64;
+            let burned = if self.burns { free } else { 0.0 };
+            reason::of_load(window, times, &shares, burned)
+        };
+        let load = if found.is_none() && off == Off::Slow { load() } else { None };
+        let mut state = lock(&self.shared.state);
+        let State { account: Account { fast, slow, .. }, .. } = &mut *state;
+        let episode = if off == Off::Fast { fast } else { slow };
+        // Some load is always there: what was found later is the better reason.
+        episode.reason = found.or(episode.reason.take()).or(load);
     }
 }
 

@@ -74,15 +74,8 @@ fn tracer(proc: &Path, tid: Pid) -> Option<String> {
     status_field(proc, tid, "TracerPid").filter(|tracer| tracer != "0")
 }
 
-/// Why tasks are too slow: a limit of others that is tighter, or what else the CPUs' time went to. `burned` is the part of it that
-/// emu burns.
-pub(super) fn of_shortfall(
-    host: &Host,
-    window: &Window,
-    [before, after]: [&BTreeMap<CpuId, CpuTimes>; 2],
-    shares: &Shares,
-    burned: f64,
-) -> Option<String> {
+/// What keeps the busiest task from its speed: a quota of others that is tighter, or a tracer.
+pub(super) fn of_limit(host: &Host, window: &Window, shares: &Shares) -> Option<String> {
     let busiest = window.tasks.iter().max_by_key(|task| task.run + task.wait)?.tid;
     let asked: f64 = shares.values().sum();
     let quota = host.cgroups.hierarchies.iter().find_map(|hierarchy| {
@@ -94,10 +87,18 @@ pub(super) fn of_shortfall(
         let (percent, group) = (100.0 * cpus, group.display());
         return Some(format!("the cgroup {group} has a quota of {percent:.0} % of a CPU"));
     }
-    if let Some(tracer) = tracer(&host.roots.proc, busiest) {
-        let name = name(&host.roots.proc, busiest);
-        return Some(format!("task {busiest} ({name}) is traced by process {tracer}, which stops it"));
-    }
+    let tracer = tracer(&host.roots.proc, busiest)?;
+    let name = name(&host.roots.proc, busiest);
+    Some(format!("task {busiest} ({name}) is traced by process {tracer}, which stops it"))
+}
+
+/// What else the CPUs' time went to. `burned` is the part of it that emu burns.
+pub(super) fn of_load(
+    window: &Window,
+    [before, after]: [&BTreeMap<CpuId, CpuTimes>; 2],
+    shares: &Shares,
+    burned: f64,
+) -> Option<String> {
     let spent = |of: fn(&CpuTimes) -> u64| {
         let (mut all, mut part) = (0, 0);
         for cpu in shares.keys() {
