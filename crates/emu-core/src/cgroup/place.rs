@@ -64,10 +64,15 @@ fn maker(group: &Path) -> Option<u32> {
     number.parse::<u32>().ok().and(pid.parse().ok())
 }
 
+/// The makers of a group and those above it, as far as these are groups of an emu.
+pub(crate) fn makers(home: &Path) -> impl Iterator<Item = u32> {
+    home.ancestors().filter_map(maker)
+}
+
 /// The maker of the innermost group that a living emu, other than this process, has made.
 pub(crate) fn other_emu(proc: &Path, home: &Path) -> Option<u32> {
     let lives = |pid: &u32| *pid != std::process::id() && proc.join(pid.to_string()).exists();
-    home.ancestors().filter_map(maker).find(lives)
+    makers(home).find(lives)
 }
 
 pub(crate) fn is_group(folder: &Path) -> bool {

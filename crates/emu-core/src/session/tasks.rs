@@ -1,6 +1,5 @@
 //! Whether the tasks that a session is for are there, and may be slowed.
 
-use std::fs;
 use std::path::Path;
 
 use crate::cgroup::{folder_of, lists, place};
@@ -58,10 +57,11 @@ pub(super) fn check_apart(host: &Host, tasks: &Tasks, mut others: Vec<LiveSessio
     }
     for pid in processes(host, tasks)? {
         let line = line_of(proc, pid);
-        let homes = fs::read(proc.join(format!("{pid}/cgroup"))).unwrap_or_default();
-        let homes = String::from_utf8_lossy(&homes);
+        let homes = host.cgroups.hierarchies.iter().filter_map(|hierarchy| place::home(proc, pid, hierarchy));
+        let homes: Vec<_> = homes.collect();
         let is_of = |other: &&LiveSession| {
-            line.contains(&other.pid) || homes.contains(&format!("/{}{}-", place::PREFIX, other.pid))
+            line.contains(&other.pid)
+                || homes.iter().flat_map(|home| place::makers(home)).any(|maker| maker == other.pid as u32)
         };
         if let Some(LiveSession { pid: emu, cpus, method, .. }) = others.iter().find(is_of) {
             return Err(Error::unavailable(format!(
