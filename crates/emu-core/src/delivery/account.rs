@@ -60,16 +60,19 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// CPU time of the threads that were there at both looks.
+    fn seen(&self) -> Nanos {
+        self.tasks.iter().map(|task| task.run).sum()
+    }
+
     /// Whether most was used by threads that began or ended in it.
     fn is_of_passers(&self) -> bool {
-        let seen: Nanos = self.tasks.iter().map(|task| task.run).sum();
-        self.is_whole && self.used.is_some_and(|used| seen < used / 2)
+        self.is_whole && self.used.is_some_and(|used| self.seen() < used / 2)
     }
 
     /// CPU time of all tasks; `None` where it is not known.
     pub(super) fn run(&self) -> Option<Nanos> {
-        let sum: Nanos = self.tasks.iter().map(|task| task.run).sum();
-        if self.is_whole { Some(sum.max(self.used.unwrap_or(0))) } else { self.used }
+        if self.is_whole { Some(self.seen().max(self.used.unwrap_or(0))) } else { self.used }
     }
 }
 

@@ -402,12 +402,12 @@ impl Watcher {
             let burned = if self.burns { free } else { 0.0 };
             reason::of_load(window, times, &shares, burned)
         };
-        let load = if found.is_none() && off == Off::Slow { load() } else { None };
         let mut state = lock(&self.shared.state);
         let State { account: Account { fast, slow, .. }, .. } = &mut *state;
         let episode = if off == Off::Fast { fast } else { slow };
         // Some load is always there: what was found later is the better reason.
-        episode.reason = found.or(episode.reason.take()).or(load);
+        let reason = found.or(episode.reason.take());
+        episode.reason = if off == Off::Slow { reason.or_else(load) } else { reason };
     }
 }
 

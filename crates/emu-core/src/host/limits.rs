@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroups::Cgroups;
 use super::controller::Controller;
-use super::text;
 use crate::control_file::probe;
 use crate::cpu_list::CpuId;
 use crate::roots::Roots;
@@ -88,10 +87,10 @@ fn share(runtime: Duration, period: Duration) -> Option<f64> {
     (!period.is_zero()).then(|| (runtime.as_secs_f64() / period.as_secs_f64()).min(1.0))
 }
 
-pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> RealTime {
+/// `limits` is `/proc/self/limits`.
+pub(super) fn read(roots: &Roots, limits: &str, cgroups: &Cgroups, first: Option<CpuId>) -> RealTime {
     let kernel = roots.proc.join("sys/kernel");
     let runtime_file = kernel.join("sched_rt_runtime_us");
-    let limits = text(&roots.proc.join("self/limits"));
     let own_group = cgroups.with(Controller::Cpu).filter(|hierarchy| hierarchy.version == 1);
     RealTime {
         runtime: micros(&runtime_file),
@@ -99,8 +98,8 @@ pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> Re
         group_runtime: own_group.and_then(|group| micros(&group.own.join("cpu.rt_runtime_us"))),
         group_period: own_group.and_then(|group| micros(&group.own.join("cpu.rt_period_us"))),
         fair_server: first.and_then(|cpu| fair_server(roots, cpu)),
-        rtprio_limit: rtprio_limit(&limits),
-        rttime_limit: rttime_limit(&limits),
+        rtprio_limit: rtprio_limit(limits),
+        rttime_limit: rttime_limit(limits),
         runtime_file: runtime_file.exists().then_some(runtime_file),
     }
 }
@@ -119,12 +118,7 @@ fn fair_server(roots: &Roots, cpu: CpuId) -> Option<FairServer> {
     })
 }
 
-/// `RLIMIT_CPU` of this process.
-pub(super) fn cpu_time(roots: &Roots) -> Option<Duration> {
-    cpu_time_limit(&text(&roots.proc.join("self/limits")))
-}
-
-fn cpu_time_limit(limits: &str) -> Option<Duration> {
+pub(super) fn cpu_time_limit(limits: &str) -> Option<Duration> {
     soft_limit(limits, "Max cpu time")?.parse().ok().map(Duration::from_secs)
 }
 

@@ -104,7 +104,8 @@ impl Host {
         let clocks = clocks::read(roots);
         let online: CpuList = cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
         let privileges = privileges::read(roots, &status);
-        let real_time = limits::read(roots, &cgroups, online.first());
+        let own_limits = text(&roots.proc.join("self/limits"));
+        let real_time = limits::read(roots, &own_limits, &cgroups, online.first());
         let may_be_real_time = privileges.sys_nice || real_time.rtprio_limit > 0;
         let is_recorded = roots.proc != Path::new("/proc");
         Ok(Self {
@@ -115,7 +116,7 @@ impl Host {
             // What is refused to this process says nothing of a machine that was recorded.
             refused: if is_recorded { Vec::new() } else { refused::find(may_be_real_time) },
             real_time,
-            cpu_time_limit: limits::cpu_time(roots),
+            cpu_time_limit: limits::cpu_time_limit(&own_limits),
             privileges,
             hypervisor: hypervisor::read(roots, &cpuinfo, &clocks),
             task_time: TaskTime::find(roots, &cgroups),
