@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::common::{
     EMU, Ended, alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, eventually, finish,
-    is_root, run, skip, some_method, start, state, unwrapped, words,
+    is_root, run, skip, some_method, start, state, until_child, unwrapped, words,
 };
 use crate::podman::{self, podman};
 use crate::rig::fetch;
@@ -24,12 +24,6 @@ sleep 0.2; [ -e result ] && early= || early='<failure message=\"too early\"/>'
 echo \"<testsuite name='s'><testcase name='fine'/><testcase name='in time'>$late</testcase>
   <testcase name='in order'>$early</testcase></testsuite>\" >junit.xml
 [ -z \"$late$early\" ]";
-
-fn parent(pid: i32) -> i32 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let (_, after_name) = stat.rsplit_once(')').unwrap();
-    after_name.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
 
 /// `emu ci` in this folder, on CPU 0, with these further words.
 fn ci(folder: &Path, line: &str) -> Ended {
@@ -249,7 +243,7 @@ fn a_run_ends_with_its_emu_ci_however_that_ends() {
     );
     eventually("the command runs", || folder.path().join("pid").exists());
     let pid: i32 = fs::read_to_string(folder.path().join("pid")).unwrap().trim().parse().unwrap();
-    let emu_of_run = parent(pid);
+    let emu_of_run = until_child(child.id(), "emu");
     child.kill().unwrap();
     child.wait().unwrap();
     eventually("the command has ended", || matches!(state(pid), None | Some('Z')));

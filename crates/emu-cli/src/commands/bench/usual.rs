@@ -7,7 +7,7 @@ use emu_bench::external::EXTERNALS;
 use emu_bench::record::seed_from_clock;
 use emu_bench::report::BUCHERT_2011_METHODS;
 use emu_bench::stats::Band;
-use emu_bench::workload::{QUICK, WORKLOADS};
+use emu_bench::workload::{BUSY, WORKLOADS};
 use emu_core::{Demand, Host, MethodId, Result, Speed, Target, choose};
 
 use super::args::{BenchArgs, Preset};
@@ -16,8 +16,8 @@ use super::args::{BenchArgs, Preset};
 const REPETITIONS: usize = 15;
 const REPETITIONS_FULL: usize = 40;
 
-/// Starting and reporting take some more.
-const QUICK_TIME: Duration = Duration::from_secs(112);
+/// Time of a quick run; starting and reporting take some more.
+const QUICK: Duration = Duration::from_secs(112);
 
 /// Bound to the CPU, as the loop is, and not published.
 const UNPACED: &str = "udp-io-unpaced";
@@ -67,10 +67,10 @@ pub(super) fn usual(host: &Host, args: &BenchArgs) -> Result<Request> {
         return Ok(Request {
             // The loop at three speeds: a point says less than a line.
             parts: vec![
-                part(QUICK.map(String::from).into(), &[50], Cores::Filled)?,
+                part(BUSY.map(String::from).into(), &[50], Cores::Filled)?,
                 part(vec![LOOP.into()], &[25, 75], Cores::Filled)?,
             ],
-            repetitions: Repetitions::Within(QUICK_TIME),
+            repetitions: Repetitions::Within(QUICK),
             window: WINDOW_QUICK,
             spectrum: SPECTRUM_QUICK,
             ..usual
@@ -94,7 +94,7 @@ pub(super) fn usual(host: &Host, args: &BenchArgs) -> Result<Request> {
             parts: vec![
                 part(vec![LOOP.into()], &[5, 10, 25, 50, 75, 90, 95], powers(host, 1))?,
                 part(
-                    QUICK.map(String::from).into(),
+                    BUSY.map(String::from).into(),
                     &[25, 50, 75],
                     Cores::Each(vec![host.allowed.len().min(2)]),
                 )?,
@@ -105,7 +105,7 @@ pub(super) fn usual(host: &Host, args: &BenchArgs) -> Result<Request> {
         },
         Some(Preset::Peers) => Request {
             contenders: best_here(host).into_iter().chain(EXTERNALS.iter().map(|one| one.id)).collect(),
-            parts: vec![part(QUICK.map(String::from).into(), &[10, 25, 50, 75], Cores::Filled)?],
+            parts: vec![part(BUSY.map(String::from).into(), &[10, 25, 50, 75], Cores::Filled)?],
             window: WINDOW_LONG,
             // As the others do, which limit the tasks alone.
             exclude_background: true,

@@ -122,9 +122,9 @@ fn stamp(file: &Path) -> Result<Option<Stamp>> {
 }
 
 fn read(file: &Path) -> Result<Tests> {
+    let failed = |e| Error::file("read", file, e).with_kind(ErrorKind::Usage);
     let text = input_file::read(file, input_file::TRACE_MAX)
-        .map_err(|e| Error::file("read", file, e).with_kind(ErrorKind::Usage))
-        .map_err(|e| e.hint("name a file of JUnit XML in UTF-8"))?;
+        .map_err(|e| failed(e).hint("name a file of JUnit XML in UTF-8"))?;
     parse(&text).map_err(|Broken { line, what }| {
         Error::usage(format!("cannot use the JUnit XML in {}, line {line}: {what}", file.display()))
             .hint("name files that the command writes anew in each run, with <testsuite> or <testsuites>")

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use emu_bench::record::{About, Machine, seed_from_clock};
 use emu_bench::stats::Band;
 use emu_bench::verify::{self, Emulated, Finding, Outcome, Pair, Plan, SessionEmulated, Spectrum, Trial};
-use emu_bench::workload::{QUICK, WORKLOADS};
+use emu_bench::workload::{BUSY, WORKLOADS};
 use emu_core::{
     Demand, Error, Hint, Host, MethodId, Prepared, Result, SpeedSpec, Trait, Unavailable, choose, judge,
     method,
@@ -201,7 +201,7 @@ fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
         return args.workloads.iter().map(String::as_str).collect();
     }
     let promised = WORKLOADS.iter().filter(|workload| workload.is_promised()).map(|workload| workload.name());
-    let all = promised.filter(|name| !args.quick || QUICK.contains(name));
+    let all = promised.filter(|name| !args.quick || BUSY.contains(name));
     let parallel = |name: &&str| matches!(*name, "multithread" | "multiprocess");
     if demand.uniform_share().is_some() { all.collect() } else { all.filter(parallel).collect() }
 }
