@@ -427,6 +427,9 @@ fn limits_and_odd_places_have_an_end_with_the_right_advice() {
         assert_refused(&ended, 4, "/nowhere");
         assert!(ended.stderr.contains("XDG_RUNTIME_DIR names"), "{}", ended.stderr);
     }
+    let mut shallow = inside(":", "prlimit");
+    let ended = run(shallow.arg("--stack=65536:65536").arg(EMU).args(words(&run_line)), "");
+    assert_refused(&ended, 3, "ulimit -s");
     for files in 8..=16 {
         let mut few = inside(":", "prlimit");
         let ended = run(few.arg(format!("--nofile={files}:{files}")).arg(EMU).args(words(&run_line)), "");

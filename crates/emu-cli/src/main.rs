@@ -25,35 +25,55 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use emu_core::Error;
+use nix::sys::resource::{Resource, getrlimit};
 
 use crate::cli::Cli;
 use crate::commands::completions;
 use crate::exit::{Exit, Failure};
 
+/// What the parser of the arguments needs of the stack, in bytes, with room to spare.
+const STACK: u64 = 512 << 10;
+
 fn main() -> ExitCode {
     output::errors::explain_panics();
-    output::fit_terminal();
-    match completions::answer(Cli::command) {
-        Ok(false) => {}
-        Ok(true) => return ExitCode::SUCCESS,
-        Err(error) => return output::errors::print_usage(&error).finish(),
-    }
-    let outcome = panic::catch_unwind(|| match Cli::try_parse() {
-        Ok(cli) => refuse_setuid().and_then(|()| cli.command.act()).unwrap_or_else(|failure| {
-            failure.error.iter().for_each(output::errors::print);
-            failure.exit
-        }),
-        Err(error) => output::errors::print_usage(&error),
+    let outcome = panic::catch_unwind(|| match refuse_start() {
+        Ok(()) => command(),
+        Err(error) => {
+            output::errors::print(&error);
+            Failure::from(error).exit
+        }
     });
     outcome.unwrap_or(Exit::Failure).finish()
 }
 
+/// Its frame needs most of the stack, and is not to be made before the stack's size is known.
+#[inline(never)]
+fn command() -> Exit {
+    output::fit_terminal();
+    match completions::answer(Cli::command) {
+        Ok(false) => {}
+        Ok(true) => return Exit::Success,
+        Err(error) => return output::errors::print_usage(&error),
+    }
+    match Cli::try_parse() {
+        Ok(cli) => cli.command.act().unwrap_or_else(|failure| {
+            failure.error.iter().for_each(output::errors::print);
+            failure.exit
+        }),
+        Err(error) => output::errors::print_usage(&error),
+    }
+}
+
 /// A set-user-ID emu would run the commands of anybody as its owner.
-fn refuse_setuid() -> Result<(), Failure> {
+fn refuse_start() -> Result<(), Error> {
+    let (stack, _) = getrlimit(Resource::RLIMIT_STACK).unwrap_or((STACK, STACK));
+    if stack < STACK {
+        return Err(Error::unavailable(format!("the stack is limited to {} KiB (RLIMIT_STACK)", stack >> 10))
+            .hint(format!("emu needs {} KiB: ulimit -s {0}", STACK >> 10)));
+    }
     if nix::unistd::getuid() == nix::unistd::geteuid() {
         return Ok(());
     }
     Err(Error::not_permitted("emu must not be set-user-ID: it would run commands as its owner")
-        .hint("take the bit off its file (chmod u-s), and use sudo, or setcap cap_sys_nice+ep")
-        .into())
+        .hint("take the bit off its file (chmod u-s), and use sudo, or setcap cap_sys_nice+ep"))
 }

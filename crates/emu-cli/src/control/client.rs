@@ -127,7 +127,9 @@ fn ask(emu: Pid, request: &Request) -> Result<Reply> {
         let why = Error::unavailable(format!("emu {emu} does not answer"));
         // That its time is over.
         let why = if e.raw_os_error() == Some(nix::libc::EAGAIN) { why } else { why.caused_by(e) };
-        why.hint("it may be stopped, just beginning, in another network namespace, or of another version")
+        why.hint(
+            "it may be one that measures, stopped, just beginning, in another network namespace, or of another version",
+        )
     };
     let connected = UnixStream::connect_addr(&address(emu)?);
     let mut stream = connected.map_err(|e| silent(Error::io("cannot connect to it", e)))?;

@@ -105,7 +105,7 @@ fn usual_hint(cause: &io::Error, is_root: bool) -> Option<&'static str> {
         Errno::EMFILE | Errno::ENFILE => "raise the limit of open files: ulimit -n",
         Errno::ENOMEM => "the system is short of memory, or emu's is limited: ulimit -v",
         Errno::EAGAIN => {
-            "the system is short of memory or processes, or they are limited: ulimit -u, ulimit -v"
+            "the system is short of memory or processes, or they are limited: ulimit -u, ulimit -v, a cgroup's pids.max"
         }
         Errno::ENOSYS => "the kernel lacks that system call, or a sandbox (seccomp) forbids it",
         Errno::EACCES | Errno::EPERM if is_root => {
