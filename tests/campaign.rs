@@ -3,13 +3,12 @@
 //! `tests/campaign` runs them; their short forms are tests like any other.
 
 use std::fmt;
-use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::{self, eventually, groups_of, journals_of, place_of};
+use crate::common::{comm, eventually, groups_of, is_real_time, journals_of, marked, place_of, state};
 
 /// How many tries, and where the random numbers begin.
 #[derive(Debug, Clone, Copy)]
@@ -76,21 +75,21 @@ impl fmt::Display for Table {
 
 /// What an emu that has ended has left, when its guardian has ended, too; `mark` is a variable of its environment.
 pub(crate) fn left_of(emu: u32, mark: &str) -> Vec<String> {
-    let is_emu = |pid: &i32| common::comm(*pid).is_some_and(|name| name.starts_with("emu"));
+    let is_emu = |pid: &i32| comm(*pid).is_some_and(|name| name.starts_with("emu"));
     eventually("emu and its guardian have ended", || !marked(mark).iter().any(is_emu));
     let mut left: Vec<String> =
         groups_of(emu).iter().map(|group| format!("{} is left", group.display())).collect();
     left.extend(journals_of(emu).iter().map(|journal| format!("the journal {journal} is left")));
     let (_, cpus) = place_of(std::process::id());
     for pid in marked(mark) {
-        if common::state(pid) == Some('T') {
+        if state(pid) == Some('T') {
             left.push(format!("process {pid} is left stopped"));
         }
         if is_real_time(pid) {
             left.push(format!("process {pid} is left real-time"));
         }
         let (_, allowed) = place_of(pid as u32);
-        if allowed != cpus && common::state(pid).is_some() {
+        if allowed != cpus && state(pid).is_some() {
             left.push(format!("process {pid} is left bound: {allowed}"));
         }
     }
@@ -106,26 +105,4 @@ pub(crate) fn kill_marked(mark: &str) {
         }
         left.is_empty()
     });
-}
-
-pub(crate) fn is_alive(pid: i32) -> bool {
-    common::state(pid).is_some_and(|state| state != 'Z')
-}
-
-/// Living processes that have the mark in their environment: the slowed program and its children.
-pub(crate) fn marked(mark: &str) -> Vec<i32> {
-    let entries = fs::read_dir("/proc").expect("/proc").flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) && is_alive(*pid)
-    })
-    .collect()
-}
-
-/// Field 41 of `/proc/PID/stat`: the scheduling policy; 1 and 2 are the real-time ones.
-pub(crate) fn is_real_time(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let policy = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(38));
-    matches!(policy, Some("1" | "2"))
 }

@@ -9,10 +9,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::campaign::{Random, Table, Wanted, is_alive, is_real_time, kill_marked, left_of, marked};
+use crate::campaign::{Random, Table, Wanted, kill_marked, left_of};
 use crate::common::{
     self, PATIENCE, alone, as_nobody, can_emulate_by, child_called, emu, eventually, groups_of, has_cpus,
-    is_root, methods, place_of, run, skip, words,
+    is_alive, is_real_time, is_root, marked, methods, place_of, run, skip, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -10,8 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::campaign::{Random, Table, Wanted, is_alive, kill_marked, left_of, marked};
-use crate::common::{alone, child_called, comm, emu, eventually, finish, methods, run, skip, start, words};
+use crate::campaign::{Random, Table, Wanted, kill_marked, left_of};
+use crate::common::{
+    alone, child_called, comm, emu, eventually, finish, is_alive, marked, methods, run, skip, start, words,
+};
 use crate::node::{LOOP, Node, apply, emu_node};
 
 /// What is being done to the node when the death comes.

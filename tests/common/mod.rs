@@ -3,6 +3,9 @@
 //! As root every emu gets a mount namespace with a state folder that only the tests use, so that emus outside of
 //! the tests neither refuse nor are refused.
 
+pub(crate) mod ahead;
+mod process;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
@@ -14,6 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+
+pub(crate) use process::{blocks, child_called, comm, is_alive, is_real_time, marked, state};
 
 /// Several times what any step of a test takes, on a machine whose CPUs and disk are shared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,6 +32,7 @@ pub(crate) const EMU: &str = env!("CARGO_BIN_EXE_emu");
 /// To be held by every test that emulates.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ahead::begin();
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -48,7 +54,7 @@ pub(crate) fn skip(why: &str) {
 }
 
 /// The test that the calling thread runs: the harness names its threads so.
-fn this_test() -> String {
+pub(crate) fn this_test() -> String {
     thread::current().name().unwrap_or("a part of a test").to_owned()
 }
 
@@ -318,15 +324,6 @@ pub(crate) fn some_method() -> Option<String> {
     preferred.into_iter().find(|name| works.contains(name)).or_else(|| works.into_iter().next())
 }
 
-/// The child of `parent` whose name is `name`.
-pub(crate) fn child_called(parent: u32, name: &str) -> Option<i32> {
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
-    children
-        .split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .find(|pid| comm(*pid).as_deref() == Some(name))
-}
-
 /// Waits until a child of `parent` is the program of this name; returns it. As emu's command it is in its zone by then.
 pub(crate) fn until_child(parent: u32, name: &str) -> i32 {
     let mut found = None;
@@ -335,25 +332,6 @@ pub(crate) fn until_child(parent: u32, name: &str) -> i32 {
         found.is_some()
     });
     found.expect("found")
-}
-
-/// The name of a process.
-pub(crate) fn comm(pid: i32) -> Option<String> {
-    fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim().to_owned())
-}
-
-/// The state letter of a process: `R`, `S`, `D`, `T`, `Z`.
-pub(crate) fn state(pid: i32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
-}
-
-/// Whether a process takes this signal when it sees fit.
-pub(crate) fn blocks(pid: u32, signal: Signal) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-    let blocked = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    blocked >> (signal as i32 - 1) & 1 == 1
 }
 
 /// Waits until the process is emu and takes this signal itself. A process that is being made blocks signals, too,

@@ -68,8 +68,11 @@ fn command() -> Exit {
 fn refuse_start() -> Result<(), Error> {
     let (stack, _) = getrlimit(Resource::RLIMIT_STACK).unwrap_or((STACK, STACK));
     if stack < STACK {
-        return Err(Error::unavailable(format!("the stack is limited to {} KiB (RLIMIT_STACK)", stack >> 10))
-            .hint(format!("emu needs {} KiB: ulimit -s {0}", STACK >> 10)));
+        return Err(Error::unavailable(format!(
+            "the stack is limited to {} KiB (RLIMIT_STACK)",
+            stack >> 10
+        ))
+        .hint(format!("emu needs {} KiB: ulimit -s {0}", STACK >> 10)));
     }
     if nix::unistd::getuid() == nix::unistd::geteuid() {
         return Ok(());
