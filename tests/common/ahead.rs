@@ -27,21 +27,21 @@ struct Ahead {
 
 static AHEAD: OnceLock<Option<Ahead>> = OnceLock::new();
 
-/// Starts that process, once, where all tests are wanted: an argument chooses some.
+/// Starts that process, once, where all tests are wanted: an argument chooses some. Without `chrt` they run in their turn.
 pub(super) fn begin() {
     AHEAD.get_or_init(|| {
-        let all = env::args_os().len() == 1;
-        all.then(|| {
-            let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("rig.log");
-            let file = File::create(&log).expect("a file for what the tests of the rig write");
-            let own = env::current_exe().expect("the path of the tests");
-            let mut command = Command::new("chrt");
-            command.args(["--idle", "0"]).arg(own).args(["rig::", "--test-threads=2"]);
-            let (name, value) = MARK.split_once('=').expect("a name and a value");
-            command.env(name, value);
-            command.stdin(Stdio::null()).stderr(file.try_clone().expect("another descriptor")).stdout(file);
-            Ahead { tests: Mutex::new(command.spawn().expect("chrt to be installed")), log }
-        })
+        if env::args_os().len() > 1 {
+            return None;
+        }
+        let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("rig.log");
+        let file = File::create(&log).expect("a file for what the tests of the rig write");
+        let own = env::current_exe().expect("the path of the tests");
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0"]).arg(own).args(["rig::", "--test-threads=2"]);
+        let (name, value) = MARK.split_once('=').expect("a name and a value");
+        command.env(name, value);
+        command.stdin(Stdio::null()).stderr(file.try_clone().expect("another descriptor")).stdout(file);
+        Some(Ahead { tests: Mutex::new(command.spawn().ok()?), log })
     });
 }
 
