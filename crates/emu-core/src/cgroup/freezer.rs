@@ -65,6 +65,9 @@ pub(crate) struct Freezer {
     is_frozen: bool,
     /// Another program had frozen the group at the last look.
     is_theirs: bool,
+    journal: Journal,
+    /// Whether the journal has the group thawed.
+    is_recorded: bool,
 }
 
 impl Freezer {
@@ -84,7 +87,6 @@ impl Freezer {
             ))
             .hint(format!("thaw it first: echo {} > {}", words.thaw, path.display())));
         }
-        journal.record(&Undo::Thaw { file: path.clone(), value: words.thaw.into() })?;
         let control = OpenOptions::new()
             .read(true)
             .write(true)
@@ -93,7 +95,26 @@ impl Freezer {
         let state_path = folder.path.join(words.state);
         let state = File::open(&state_path).map_err(|e| Error::file("open", &state_path, e))?;
         let watch = watch(&path).ok();
-        Ok(Self { words, path, control, state, watch, is_frozen: false, is_theirs: false })
+        let journal = journal.clone();
+        let (is_frozen, is_theirs, is_recorded) = (false, false, false);
+        let mut freezer =
+            Self { words, path, control, state, watch, is_frozen, is_theirs, journal, is_recorded };
+        freezer.record()?;
+        Ok(freezer)
+    }
+
+    /// Has the journal thaw the group.
+    fn record(&mut self) -> Result<()> {
+        if !self.is_recorded {
+            self.journal.record(&Undo::Thaw { file: self.path.clone(), value: self.words.thaw.into() })?;
+            self.is_recorded = true;
+        }
+        Ok(())
+    }
+
+    /// What another program has frozen stays so, however emu ends. Without room for the record the journal thaws it.
+    fn leave(&mut self) {
+        self.is_recorded = self.is_recorded && self.journal.record(&Undo::Continued).is_err();
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -104,6 +125,9 @@ impl Freezer {
     pub(crate) fn is_frozen_by_others(&mut self) -> bool {
         let is_theirs = !self.is_frozen && self.reads_other(self.words.thaw);
         let was_theirs = std::mem::replace(&mut self.is_theirs, is_theirs);
+        if is_theirs {
+            self.leave();
+        }
         // A program that has just thawed it may not have closed the file yet, which would look like a freeze.
         was_theirs || self.is_theirs
     }
@@ -128,9 +152,10 @@ impl Freezer {
     }
 
     /// Freezes the group, and checks until `deadline`, at least once, whether every task is frozen. A task in an
-    /// uninterruptible wait delays the group as a whole. Makes no allocation. After an error the group is thawed; a group that
-    /// has been removed counts as frozen.
+    /// uninterruptible wait delays the group as a whole. Makes no allocation, but after another program has frozen it. After an
+    /// error the group is thawed; a group that has been removed counts as frozen.
     pub(crate) fn freeze(&mut self, deadline: Nanos) -> Result<Frozen> {
+        self.record()?;
         let asked = time::now();
         self.is_frozen = true;
         let written = self.write(self.words.freeze);
@@ -164,6 +189,7 @@ impl Freezer {
     pub(crate) fn thaw(&mut self) -> Result<Nanos> {
         if self.is_frozen && self.has_been_written() && self.reads_other(self.words.thaw) {
             (self.is_frozen, self.is_theirs) = (false, true);
+            self.leave();
             return Ok(time::now());
         }
         let (before, cpu) = (time::now(), time::thread_cpu());

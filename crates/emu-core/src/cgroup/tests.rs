@@ -14,7 +14,7 @@ use crate::error::ErrorKind;
 use crate::hint::Hint;
 use crate::host::testing;
 use crate::host::{Controller, Hierarchy, Host};
-use crate::process::threads;
+use crate::process::{Stat, threads};
 use crate::roots::Roots;
 use crate::sys::Pid;
 use crate::sys::{affinity, time};
@@ -160,8 +160,11 @@ fn a_group_that_another_program_freezes_is_not_thawed() {
         write(frozen);
         drop(freezer);
         assert!(is_frozen());
-        write(thawed);
+        // The group is emu's, and goes with the freeze of its tasks.
         journal.undo_all().unwrap();
+        assert!(!control.exists());
+        let state = || Stat::read(&host.roots.proc, program.pid()).map(|stat| stat.state);
+        crate::testing::eventually("it sleeps again", || state() == Some(b'S'));
     });
 }
 

@@ -8,15 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::asked::{Asked, FULL};
 use crate::cpu_list::CpuId;
-use crate::speed::Targets;
 use crate::status::{Basis, Delivered};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
-
-/// From this part of the time on, a task that computes or waits wants all that it can get. The rest is for wake-ups and for the
-/// grain of the kernel's account.
-const FULL: f64 = 0.97;
 
 /// Which CPU a task belongs to does not matter where it ran less than this part of a window.
 const STRAY: f64 = 0.01;
@@ -26,9 +22,6 @@ const UNSEEN: f64 = 0.5;
 
 /// So many escaped processes are named.
 const NAMED: usize = 4;
-
-/// A window that is off by more than this part of what was asked, beyond its grain, is told.
-pub(super) const TOLERANCE: f64 = 0.10;
 
 /// The whole account is told when it is off by more than this.
 const MEAN_TOLERANCE: f64 = 0.07;
@@ -73,71 +66,6 @@ impl Window {
     /// CPU time of all tasks; `None` where it is not known.
     pub(super) fn run(&self) -> Option<Nanos> {
         if self.is_whole { Some(self.seen().max(self.used.unwrap_or(0))) } else { self.used }
-    }
-}
-
-/// How a method gives tasks their speed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Way {
-    pub(super) moves_clock: bool,
-    pub(super) stops: bool,
-    pub(super) is_of_rest: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Asked {
-    /// The share of each CPU's time.
-    pub(super) shares: BTreeMap<CpuId, f64>,
-    /// Tasks are stopped for the rest of the time, and so neither run nor wait.
-    pub(super) stops: bool,
-    /// The shares are of what a background load leaves: less than they are of all time is right.
-    pub(super) is_of_rest: bool,
-    pub(super) period: Nanos,
-}
-
-impl Asked {
-    /// A method that moves the clock leaves tasks the part `running` of the time.
-    pub(super) fn of(targets: &Targets, way: Way, running: f64, period: Duration) -> Self {
-        let share = |share: f64| if way.moves_clock { running } else { share };
-        let shares = targets.iter().map(|(&cpu, target)| (cpu, share(target.share))).collect();
-        let stops = way.stops || way.moves_clock && running < 1.0;
-        Self { shares, stops, is_of_rest: way.is_of_rest, period: time::nanos(period) }
-    }
-
-    fn total(&self) -> f64 {
-        self.shares.values().sum()
-    }
-
-    fn highest(&self) -> f64 {
-        self.shares.values().copied().fold(0.0, f64::max)
-    }
-
-    /// How far CPU time is off what was asked for beyond what is tolerated; negative where it is not off.
-    fn beyond(&self, got: f64, asked: f64, wall: f64) -> f64 {
-        (got - asked).abs() - TOLERANCE * asked - self.grain(asked / wall)
-    }
-
-    /// Whether a single task that is off the share of its CPU may have had what it had on CPUs of other speeds meanwhile.
-    fn may_have_moved(&self, run: f64, asked: f64, wall: f64) -> bool {
-        let is_off = |asked: f64| self.beyond(run, asked, wall) > 0.0;
-        let lowest = self.shares.values().copied().fold(f64::INFINITY, f64::min);
-        let [low, high] = [lowest, self.highest()].map(|share| share * wall);
-        is_off(asked) && (run > low || !is_off(low)) && (run < high || !is_off(high))
-    }
-
-    /// How far CPU time can be off by where a window begins and ends in a period, and by the kernel's account, which has what a
-    /// running task used up to the last tick.
-    fn grain(&self, share: f64) -> f64 {
-        self.period as f64 * share * (1.0 - share) + time::tick().as_nanos() as f64
-    }
-
-    /// Whether a task got all that there was for it, or waited for more.
-    fn is_busy(&self, task: &TaskWindow) -> bool {
-        let wall = task.wall as f64;
-        let share = self.shares.get(&task.cpus.1).copied().unwrap_or_else(|| self.highest());
-        let could_run = if self.stops { share } else { 1.0 };
-        (task.run + task.wait) as f64 >= FULL * could_run * wall
-            || task.run as f64 >= FULL * self.highest() * wall
     }
 }
 
@@ -357,7 +285,7 @@ impl Account {
                 }
                 (run, asked * wall, wall)
             }
-            ref busy if busy.len() >= cpus => (run, all, cpus as f64 * length),
+            ref busy if self.are_on_every_cpu(busy) => (run, all, cpus as f64 * length),
             // No CPU gives a task so much, whatever the others have.
             _ => match window.tasks.iter().find_map(|task| self.too_much(task)) {
                 Some(told) => told,
@@ -367,6 +295,12 @@ impl Account {
         };
         self.zone.add(got, asked, wall, window.length);
         Some((got, asked))
+    }
+
+    /// Whether each CPU of the zone has had one of these tasks: many may be bound to a part of them.
+    fn are_on_every_cpu(&self, busy: &[&TaskWindow]) -> bool {
+        let was_on = |cpu: CpuId| busy.iter().any(|task| task.cpus.0 == cpu || task.cpus.1 == cpu);
+        busy.len() >= self.asked.shares.len() && self.asked.shares.keys().all(|&cpu| was_on(cpu))
     }
 
     /// What a task had, and might have had on the fastest CPU, where it had more.

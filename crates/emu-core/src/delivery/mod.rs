@@ -5,6 +5,7 @@
 //! looks for the reason ([`reason`]).
 
 mod account;
+mod asked;
 mod meter;
 mod reading;
 mod reason;
@@ -28,7 +29,8 @@ use crate::sys::time::{self, Nanos};
 use crate::sys::{Pid, lock};
 use crate::zone::Zone;
 
-use account::{Account, Asked, Off, TOLERANCE, Way, Window};
+use account::{Account, Off, Window};
+use asked::{Asked, TOLERANCE, Way};
 use meter::Meter;
 use reading::{Reading, Watch};
 use stretch::Stretches;

@@ -6,13 +6,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::account::{TaskWindow, Window};
-use crate::cgroup::{self, Folder, Usage, lists, place};
+use crate::cgroup::{self, Folder, Usage, hierarchy_for, lists, place};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::Result;
 use crate::host::delegation::PROCS;
-use crate::host::{CpuTimes, Hierarchy, Host};
-use crate::process::{self, Descendants, FORK, Stat};
+use crate::host::{Controller, CpuTimes, Hierarchy, Host};
+use crate::process::{self, Descendants, FORK, LastPid, Stat, status_field};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos, USER_TICK};
 use crate::sys::times::{adopted_cpu_time, process_cpu_time};
@@ -56,7 +56,8 @@ pub(super) struct Watch {
     proc: PathBuf,
     source: Source,
     cpus: CpuList,
-    may_freeze: bool,
+    /// Where the hierarchy is mounted in which the method may freeze the zone's group itself.
+    freezes_in: Option<PathBuf>,
     /// What the zone's group has used, where it has such an account: with all that has ended.
     usage: Option<Usage>,
     /// The processes read last time: they stay in the account wherever they go.
@@ -66,6 +67,8 @@ pub(super) struct Watch {
     /// The threads read last time: they are read again, so that two readings have them.
     threads: Vec<Pid>,
     turn: usize,
+    last_pid: LastPid,
+    looks: usize,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +86,9 @@ pub(super) struct Reading {
     adopted: Option<Nanos>,
     /// Whether all threads were read.
     is_whole: bool,
+    /// Whether a process does not reap its children, and the last process number given out then, if that is known.
+    has_unreaped: bool,
+    last_pid: Option<Pid>,
     pub(super) cpu_times: BTreeMap<CpuId, CpuTimes>,
 }
 
@@ -101,6 +107,8 @@ struct ProcessTime {
     cpu_time: Nanos,
     /// With that of those of its children that it has waited for.
     used: Nanos,
+    /// Where it ignores SIGCHLD its children end without a trace, and nobody has what they used (wait(2)).
+    reaps: bool,
 }
 
 impl Watch {
@@ -125,8 +133,20 @@ impl Watch {
                 Source::Group(ZoneGroup { hierarchy: hierarchy.clone(), path: folder.path })
             }
         };
-        let (known, let_go, threads) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-        let mut watch = Self { proc, source, cpus, may_freeze, usage: None, known, let_go, threads, turn: 0 };
+        let freezer = hierarchy_for(host, Controller::Freezer).filter(|_| may_freeze);
+        let mut watch = Self {
+            source,
+            cpus,
+            freezes_in: freezer.map(|hierarchy| hierarchy.mount.clone()),
+            usage: None,
+            known: BTreeMap::new(),
+            let_go: BTreeSet::new(),
+            threads: Vec::new(),
+            turn: 0,
+            last_pid: LastPid::of(&proc),
+            looks: 0,
+            proc,
+        };
         // Some hierarchies of version 1 have no cpuacct.
         watch.usage = watch.groups().iter().rev().find_map(|group| {
             Usage::open(&Folder { version: group.hierarchy.version, path: group.path.clone() })
@@ -146,10 +166,18 @@ impl Watch {
         let (listed, in_groups) = self.listed();
         let known = std::mem::take(&mut self.known);
         let are_many = known.len() > THREADS_MAX;
+        // Whether a process reaps its children is looked at when it is met, and of one in each look again.
+        self.looks += 1;
+        let again = known.keys().nth(self.looks % known.len().max(1)).copied();
         for pid in listed.iter().chain(known.keys().filter(|pid| !listed.contains(pid))).copied() {
             let last = known.get(&pid).filter(|_| are_many);
-            let Some((process, stat)) = self.read_process(pid, last) else { continue };
-            let is_known = || known.get(&pid).is_some_and(|known| known.starttime == process.starttime);
+            let Some((mut process, stat)) = self.read_process(pid, last) else { continue };
+            let before = known.get(&pid).filter(|known| known.starttime == process.starttime);
+            process.reaps = match before {
+                Some(before) if again != Some(pid) => before.reaps,
+                _ => self.reaps(pid),
+            };
+            let is_known = || before.is_some();
             let is_let_go = self.let_go.contains(&pid);
             if !listed.contains(&pid) && (is_let_go || !is_known()) {
                 continue;
@@ -175,6 +203,8 @@ impl Watch {
             let times = self.cpus.iter().filter_map(|cpu| Some((cpu, CpuTimes::of(&stat, cpu)?)));
             reading.cpu_times = times.collect();
         }
+        reading.has_unreaped = is_counted && reading.processes.values().any(|process| !process.reaps);
+        reading.last_pid = reading.has_unreaped.then(|| self.last_pid.read()).flatten();
         reading.at = time::now();
         reading.used_by_group = self.usage.as_ref().and_then(Usage::read);
         // One that ended and was waited for meanwhile would count twice.
@@ -197,7 +227,14 @@ impl Watch {
         let stat = Stat::read(&self.proc, pid)?;
         let cpu_time = cpu_time.unwrap_or((stat.used as Nanos) * USER_TICK);
         let used = cpu_time + (stat.used_by_children as Nanos) * USER_TICK;
-        Some((ProcessTime { parent: stat.parent, starttime: stat.starttime, cpu_time, used }, Some(stat)))
+        let (parent, starttime, reaps) = (stat.parent, stat.starttime, true);
+        Some((ProcessTime { parent, starttime, cpu_time, used, reaps }, Some(stat)))
+    }
+
+    fn reaps(&self, pid: Pid) -> bool {
+        let ignored =
+            status_field(&self.proc, pid, "SigIgn").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+        ignored.is_none_or(|mask| mask >> (libc::SIGCHLD - 1) & 1 == 0)
     }
 
     /// The threads that were read last time, and others up to the limit.
@@ -258,8 +295,8 @@ impl Watch {
         self.groups().iter().find_map(outside)
     }
 
-    /// A group with the zone's in it, or that itself where emu does not freeze it, which others than emu have frozen: they freeze
-    /// whole trees.
+    /// A group with the zone's in it, or that itself in a hierarchy where emu does not freeze it, which others than emu have
+    /// frozen: they freeze whole trees.
     pub(super) fn frozen_above(&self, hierarchies: &[Hierarchy]) -> Option<PathBuf> {
         let is_frozen =
             |group: &&Path| FROZEN.iter().any(|file| control_file::probe::<u8>(&group.join(file)) == Some(1));
@@ -269,7 +306,8 @@ impl Watch {
                 let inside = group.path.strip_prefix(&group.hierarchy.mount).ok()?;
                 hierarchies.iter().find_map(|hierarchy| {
                     let folder = hierarchy.mount.join(inside);
-                    above(if self.may_freeze { folder.parent()? } else { &folder })
+                    let is_own = self.freezes_in.as_ref() == Some(&hierarchy.mount);
+                    above(if is_own { folder.parent()? } else { &folder })
                 })
             }
             Source::Descendants { .. } => {
@@ -344,9 +382,15 @@ impl Reading {
             })
         };
         let tasks = later.threads.iter().filter_map(task).filter(|task| task.wall > 0).collect();
-        let has_joined = self.has_joined(later);
-        let is_whole = self.is_whole && later.is_whole && !has_joined;
-        Window { length: later.at - self.at, tasks, is_whole, used: self.used_until(later, has_joined) }
+        let is_lost = self.has_joined(later) || self.may_have_lost(later);
+        let is_whole = self.is_whole && later.is_whole && !is_lost;
+        Window { length: later.at - self.at, tasks, is_whole, used: self.used_until(later, is_lost) }
+    }
+
+    /// Whether a process that does not reap its children may have had one meanwhile.
+    fn may_have_lost(&self, later: &Self) -> bool {
+        let were_born = self.last_pid != later.last_pid || later.last_pid.is_none();
+        (self.has_unreaped || later.has_unreaped) && were_born
     }
 
     /// The processes that were outside of emu's groups at both times, and where they are: one that is just being moved is
@@ -369,7 +413,7 @@ impl Reading {
 
     /// By the account of the group, or, with those that have left it, by that of the processes. What one that has ended used is
     /// its parent's, who has waited for it; it is not known where the parent is no member, nor this process, which adopts orphans.
-    fn used_until(&self, later: &Self, has_joined: bool) -> Option<Nanos> {
+    fn used_until(&self, later: &Self, is_lost: bool) -> Option<Nanos> {
         let is_same = |pid: &Pid, one: &ProcessTime| {
             later.processes.get(pid).is_some_and(|now| now.starttime == one.starttime)
         };
@@ -380,7 +424,7 @@ impl Reading {
         let adopted = self.adopted.zip(later.adopted).map(|(before, after)| after - before);
         let difference = sum(later) - sum(self) + adopted.unwrap_or(0);
         // What somebody else has waited for is missing.
-        let is_known = !has_joined && (all_known || (adopted.is_some() && difference >= 0));
+        let is_known = !is_lost && (all_known || (adopted.is_some() && difference >= 0));
         let by_processes = is_known.then(|| difference.max(0));
         by_processes.max(self.used_by_group.zip(later.used_by_group).map(|(before, after)| after - before))
     }

@@ -44,7 +44,7 @@ pub(super) fn copied(lines: &[u8], exists: &dyn Fn(Task) -> bool, left: &[Task])
                 }
             }
             Some(Step::Continue(task)) => *counts = !all_continued && exists(task),
-            Some(Step::ContinueAll { .. }) => *counts = !all_continued,
+            Some(Step::ContinueAll { .. } | Step::Thaw { .. }) => *counts = !all_continued,
             Some(Step::Return { task, .. } | Step::Affinity { task, .. }) => *counts = exists(task),
             Some(Step::Continued) => {
                 *counts = false;

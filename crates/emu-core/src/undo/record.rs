@@ -74,8 +74,8 @@ pub enum Undo {
         /// The group's file that lists them.
         members: PathBuf,
     },
-    /// The session has continued everything that it stopped: what is stopped now was stopped by another program.
-    /// Cancels all earlier [`Continue`](Self::Continue) and [`ContinueAll`](Self::ContinueAll) records.
+    /// The session has let everything run that it stopped: what is stopped or frozen now is so by another program. Cancels
+    /// all earlier [`Continue`](Self::Continue), [`ContinueAll`](Self::ContinueAll) and [`Thaw`](Self::Thaw) records.
     Continued,
     /// Moves a process back to the group it came from, if that still exists.
     Return {

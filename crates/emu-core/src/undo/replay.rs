@@ -81,7 +81,7 @@ fn undo_lines(
 ) -> rustix::io::Result<()> {
     let mut lines = Backwards::new(journal, window)?;
     let mut newest = true;
-    // Whether the records that are read next were made before the session continued all its processes.
+    // Whether the records that are read next were made before the session let all its tasks run.
     let mut all_continued = false;
     let mut left = LeftFiles::default();
     while let Some(line) = lines.next()? {
@@ -93,8 +93,8 @@ fn undo_lines(
             continue;
         }
         let undone = match Step::parse(line) {
-            // A process that is stopped now was stopped by another program.
-            Some(Step::Continue(_) | Step::ContinueAll { .. }) if all_continued => true,
+            // What is stopped or frozen now is so by another program.
+            Some(Step::Continue(_) | Step::ContinueAll { .. } | Step::Thaw { .. }) if all_continued => true,
             Some(step) => {
                 all_continued |= matches!(step, Step::Continued);
                 Undoer { places, peers, newest, left: &mut left, report: &mut *report }.carry_out(step)

@@ -1,5 +1,6 @@
 use super::*;
-use crate::speed::Target;
+use crate::delivery::asked::Way;
+use crate::speed::{Target, Targets};
 
 const SECOND: Nanos = 1_000_000_000;
 
@@ -90,6 +91,17 @@ fn tasks_that_move_tell_of_the_zone() {
     let mut account = Account::new(asked(&[0.5, 0.5], false));
     account.add(&window(&[moved(0.5, 0.5)]));
     assert_eq!(share(account.zone()), Some(0.5));
+}
+
+#[test]
+fn tasks_that_are_bound_to_one_cpu_tell_nothing_of_others() {
+    let light = TaskWindow { cpus: (0, 1), ..task(1, 0.05, 0.0) };
+    let mut account = Account::new(asked(&[0.4, 0.4], false));
+    assert_eq!(account.add(&window(&[task(0, 0.2, 0.8), task(0, 0.2, 0.8), light])), None);
+    // Of more threads than are read, a part is seen.
+    let some = Window { is_whole: false, ..window(&[task(0, 0.2, 0.8), task(0, 0.2, 0.8)]) };
+    assert_eq!(account.add(&some), None);
+    assert_eq!((account.zone(), account.problems()), (None, Vec::new()));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 use super::*;
+use crate::testing::eventually;
 
 fn process(parent: Pid, ticks: Nanos) -> ProcessTime {
-    ProcessTime { parent, starttime: 7, cpu_time: 0, used: ticks * USER_TICK }
+    ProcessTime { parent, starttime: 7, cpu_time: 0, used: ticks * USER_TICK, reaps: true }
 }
 
 fn used(before: &[(Pid, ProcessTime)], after: &[(Pid, ProcessTime)]) -> Option<Nanos> {
@@ -43,6 +44,43 @@ fn what_a_group_has_used_counts_where_processes_do_not_tell() {
     // A child that nobody has waited for; and a process that has left the group.
     assert_eq!(with(50).used_until(&group(9 * USER_TICK), false), Some(4 * USER_TICK));
     assert_eq!(with(50).used_until(&with(57), false), Some(7 * USER_TICK));
+}
+
+#[test]
+fn children_that_are_not_reaped_may_have_used_anything() {
+    let reading = |has_unreaped, last_pid| Reading {
+        processes: [(1, process(0, 10))].into(),
+        is_whole: true,
+        has_unreaped,
+        last_pid,
+        ..Reading::default()
+    };
+    let window = |before: (bool, Option<Pid>), after: (bool, Option<Pid>)| {
+        let window = reading(before.0, before.1).until(&reading(after.0, after.1));
+        (window.is_whole, window.used)
+    };
+    assert_eq!(window((false, None), (false, None)), (true, Some(0)));
+    assert_eq!(window((true, Some(5)), (true, Some(5))), (true, Some(0)), "no process was born");
+    for (before, after) in [
+        ((true, Some(5)), (true, Some(6))),
+        ((false, None), (true, Some(5))),
+        ((true, Some(5)), (false, None)),
+        ((true, None), (true, None)),
+    ] {
+        assert_eq!(window(before, after), (false, None));
+    }
+}
+
+#[test]
+fn a_process_that_ignores_the_end_of_its_children_is_seen() {
+    let host = Host::detect(&crate::roots::Roots::system()).unwrap();
+    let watch = Watch::new(&host, &Tasks::Processes(Vec::new()), CpuList::default(), false).unwrap();
+    for (action, reaps) in [("--ignore-signal=CHLD", false), ("--default-signal=CHLD", true)] {
+        let mut sleeps = std::process::Command::new("env").args([action, "sleep", "30"]).spawn().unwrap();
+        eventually("it is seen", || watch.reaps(sleeps.id() as Pid) == reaps);
+        sleeps.kill().unwrap();
+        sleeps.wait().unwrap();
+    }
 }
 
 #[test]
