@@ -48,6 +48,16 @@ pub(super) fn hierarchies<'a>(
     chosen
 }
 
+/// The existing group `path` in the hierarchy in which it is used for a controller.
+pub(crate) fn adopted<'a>(
+    host: &'a Host,
+    path: &Path,
+    controller: Controller,
+) -> Option<(&'a Hierarchy, Folder)> {
+    let mut having = host.cgroups.hierarchies.iter().rev().filter(|h| h.controllers.contains(&controller));
+    having.find_map(|hierarchy| Some((hierarchy, existing(hierarchy, path)?)))
+}
+
 pub(super) fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
     let inside = path.strip_prefix(&hierarchy.shown).unwrap_or(path);
     let folder = below(&hierarchy.mount, inside).filter(|folder| place::is_group(folder))?;

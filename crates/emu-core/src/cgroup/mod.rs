@@ -28,7 +28,7 @@ mod usage;
 pub(crate) use bandwidth::{Bandwidth, Owner};
 pub(crate) use folder::{Folder, PASSES};
 pub(crate) use freezer_stop::FreezerStop;
-pub(crate) use hierarchies::{can_have, folder_of, hierarchy_for, is_same_everywhere};
+pub(crate) use hierarchies::{adopted, can_have, folder_of, hierarchy_for, is_same_everywhere};
 pub use limit::QuotaLimit;
 pub(crate) use limit::{Limit, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, tightest_limit};
 pub use memory::Memory;
@@ -41,7 +41,7 @@ use cpuset_repair::CpusetRepair;
 use cpuset_return::CpusetReturn;
 pub(crate) use gather::join_as;
 use gather::{Move, gather, home_of};
-use hierarchies::{existing, hierarchies, is_vital, no_such_group};
+use hierarchies::{hierarchies, is_vital, no_such_group};
 
 use std::path::{Path, PathBuf};
 
@@ -310,10 +310,8 @@ impl TaskGroup {
     ) -> Result<Self> {
         let mut group = Self { parts: Vec::new(), leaderless: Vec::new(), notes: Notes::default() };
         for &controller in wanted {
-            let has = |hierarchy: &&Hierarchy| hierarchy.controllers.contains(&controller);
-            let found = host.cgroups.hierarchies.iter().rev().filter(has).find_map(|h| existing(h, path));
-            match found {
-                Some(folder) => group.add(controller, folder),
+            match adopted(host, path, controller) {
+                Some((_, folder)) => group.add(controller, folder),
                 None if is_vital(controller) => return Err(no_such_group(host, path, Some(controller))),
                 None => {}
             }

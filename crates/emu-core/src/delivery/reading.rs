@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::account::{TaskWindow, Window};
-use crate::cgroup::{self, Folder, Usage, hierarchy_for, lists, place};
+use crate::cgroup::{self, Folder, Usage, lists, place};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::Result;
@@ -133,11 +133,14 @@ impl Watch {
                 Source::Group(ZoneGroup { hierarchy: hierarchy.clone(), path: folder.path })
             }
         };
-        let freezer = hierarchy_for(host, Controller::Freezer).filter(|_| may_freeze);
+        let freezer = match tasks {
+            Tasks::Cgroup(path) if may_freeze => cgroup::adopted(host, path, Controller::Freezer),
+            _ => None,
+        };
         let mut watch = Self {
             source,
             cpus,
-            freezes_in: freezer.map(|hierarchy| hierarchy.mount.clone()),
+            freezes_in: freezer.map(|(hierarchy, _)| hierarchy.mount.clone()),
             usage: None,
             known: BTreeMap::new(),
             let_go: BTreeSet::new(),
