@@ -236,14 +236,20 @@ impl Account {
         if !window.tasks.iter().filter(matters).all(stays) {
             return None;
         }
-        // On a single CPU those that live shortly count, too.
-        let all = window.run().filter(|_| self.asked.shares.len() == 1).unwrap_or(0);
+        // What lived shortly is the CPU's where there is one. Of several, with much of it, the zone as a whole tells.
+        let mut passing = window.run().map_or(0, |all| all - window.seen());
+        if self.asked.shares.len() > 1 {
+            if passing as f64 > STRAY * window.length as f64 + time::USER_TICK as f64 {
+                return None;
+            }
+            passing = 0;
+        }
         let mut of_cpus = Vec::new();
         for (&cpu, &share) in &self.asked.shares {
             let tasks = || window.tasks.iter().filter(move |task| task.cpus.1 == cpu);
             let Some(busy) = tasks().find(|task| self.asked.is_busy(task)) else { continue };
             let length = busy.wall as f64;
-            let run = tasks().map(|task| task.run).sum::<Nanos>().max(all) as f64;
+            let run = (tasks().map(|task| task.run).sum::<Nanos>() + passing) as f64;
             of_cpus.push((cpu, run, share * length, length));
         }
         // Limits that are not bound to CPUs may meet on one of them: the zone as a whole tells.

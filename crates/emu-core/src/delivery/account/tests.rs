@@ -105,6 +105,14 @@ fn tasks_that_are_bound_to_one_cpu_tell_nothing_of_others() {
 }
 
 #[test]
+fn what_lives_shortly_beside_busy_tasks_counts_in_the_zone() {
+    let mut account = Account::new(asked(&[0.4, 0.4], false));
+    let busy = window(&[task(0, 0.4, 0.6), task(1, 0.2, 0.8)]);
+    assert_eq!(account.add(&Window { used: busy.used.map(|used| used + SECOND / 5), ..busy }), None);
+    assert_eq!((share(account.zone()), account.cpu(1)), (Some(0.4), None));
+}
+
+#[test]
 fn short_processes_tell_when_they_use_all() {
     let mut account = Account::new(asked(&[0.5, 0.5], true));
     let short = |used: f64| Window { used: Some((used * SECOND as f64) as Nanos), ..window(&[]) };
