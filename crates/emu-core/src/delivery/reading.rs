@@ -385,9 +385,10 @@ impl Reading {
             })
         };
         let tasks = later.threads.iter().filter_map(task).filter(|task| task.wall > 0).collect();
-        let is_lost = self.has_joined(later) || self.may_have_lost(later);
-        let is_whole = self.is_whole && later.is_whole && !is_lost;
-        Window { length: later.at - self.at, tasks, is_whole, used: self.used_until(later, is_lost) }
+        let used = self.used_until(later);
+        // Some of what has run would be missing.
+        let is_whole = self.is_whole && later.is_whole && used.is_some() && !self.has_joined(later);
+        Window { length: later.at - self.at, tasks, is_whole, used }
     }
 
     /// Whether a process that does not reap its children may have had one meanwhile.
@@ -416,17 +417,24 @@ impl Reading {
 
     /// By the account of the group, or, with those that have left it, by that of the processes. What one that has ended used is
     /// its parent's, who has waited for it; it is not known where the parent is no member, nor this process, which adopts orphans.
-    fn used_until(&self, later: &Self, is_lost: bool) -> Option<Nanos> {
+    fn used_until(&self, later: &Self) -> Option<Nanos> {
         let is_same = |pid: &Pid, one: &ProcessTime| {
             later.processes.get(pid).is_some_and(|now| now.starttime == one.starttime)
         };
-        let is_known =
-            |pid: &Pid, one: &ProcessTime| is_same(pid, one) || later.processes.contains_key(&one.parent);
+        // A parent has the time of those that it has waited for; what ignores them by a flag (SA_NOCLDWAIT) does not.
+        let has_waited_for = |one: &ProcessTime| {
+            let now = later.processes.get(&one.parent)?;
+            let of_children = |parent: &ProcessTime| parent.used - parent.cpu_time;
+            let before = self.processes.get(&one.parent).map_or(0, of_children);
+            Some(of_children(now) - before + USER_TICK >= one.used)
+        };
+        let is_known = |pid: &Pid, one: &ProcessTime| is_same(pid, one) || has_waited_for(one) == Some(true);
         let sum = |reading: &Self| reading.processes.values().map(|one| one.used).sum::<Nanos>();
         let all_known = self.processes.iter().all(|(pid, one)| is_known(pid, one));
         let adopted = self.adopted.zip(later.adopted).map(|(before, after)| after - before);
         let difference = sum(later) - sum(self) + adopted.unwrap_or(0);
         // What somebody else has waited for is missing.
+        let is_lost = self.has_joined(later) || self.may_have_lost(later);
         let is_known = !is_lost && (all_known || (adopted.is_some() && difference >= 0));
         let by_processes = is_known.then(|| difference.max(0));
         by_processes.max(self.used_by_group.zip(later.used_by_group).map(|(before, after)| after - before))

@@ -10,7 +10,7 @@ fn used(before: &[(Pid, ProcessTime)], after: &[(Pid, ProcessTime)]) -> Option<N
         processes: processes.iter().copied().collect(),
         ..Reading::default()
     };
-    reading(before).used_until(&reading(after), false).map(|used| used / USER_TICK)
+    reading(before).used_until(&reading(after)).map(|used| used / USER_TICK)
 }
 
 #[test]
@@ -20,6 +20,7 @@ fn the_time_of_children_is_counted_once() {
     assert_eq!(used(&before, &[(1, process(0, 10)), (2, process(1, 55))]), Some(5));
     assert_eq!(used(&before, &[(1, process(0, 68))]), Some(8));
     assert_eq!(used(&[(2, process(0, 50)), (3, process(0, 1))], &[(3, process(0, 4))]), None);
+    assert_eq!(used(&before, &[(1, process(0, 15))]), None, "its parent does not have it");
     // A new one counts from its first instruction.
     assert_eq!(used(&before, &[(1, process(0, 11)), (2, process(1, 50)), (3, process(1, 4))]), Some(5));
 }
@@ -32,9 +33,9 @@ fn what_orphans_have_used_is_with_what_adopts_them() {
         ..Reading::default()
     };
     // Each has a child and ends.
-    assert_eq!(reading(2, 3, 20).used_until(&reading(5, 1, 60), false), Some(38 * USER_TICK));
+    assert_eq!(reading(2, 3, 20).used_until(&reading(5, 1, 60)), Some(38 * USER_TICK));
     // One that others have waited for.
-    assert_eq!(reading(2, 3, 20).used_until(&reading(5, 1, 20), false), None);
+    assert_eq!(reading(2, 3, 20).used_until(&reading(5, 1, 20)), None);
 }
 
 #[test]
@@ -42,8 +43,8 @@ fn what_a_group_has_used_counts_where_processes_do_not_tell() {
     let group = |used_by_group: i64| Reading { used_by_group: Some(used_by_group), ..Reading::default() };
     let with = |ticks| Reading { processes: [(2, process(0, ticks))].into(), ..group(5 * USER_TICK) };
     // A child that nobody has waited for; and a process that has left the group.
-    assert_eq!(with(50).used_until(&group(9 * USER_TICK), false), Some(4 * USER_TICK));
-    assert_eq!(with(50).used_until(&with(57), false), Some(7 * USER_TICK));
+    assert_eq!(with(50).used_until(&group(9 * USER_TICK)), Some(4 * USER_TICK));
+    assert_eq!(with(50).used_until(&with(57)), Some(7 * USER_TICK));
 }
 
 #[test]
