@@ -269,10 +269,9 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::RestoreIncomplete`] when something could not be undone; the rest is.
     pub fn release(self) -> (Status, Result<()>) {
-        let Self { mut delivery, emulation, clock, journal, .. } = self;
+        let Self { delivery, emulation, clock, journal, .. } = self;
         let mut status = emulation.status();
-        delivery.end();
-        delivery.tell(&mut status);
+        delivery.end(&mut status);
         clock.tell(&mut status);
         journal.0.tell(&mut status);
         let released = emulation.release();

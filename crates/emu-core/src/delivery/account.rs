@@ -285,8 +285,12 @@ impl Account {
             [one] if cpus > 1 && window.is_whole => {
                 let share = self.asked.shares.get(&one.cpus.1);
                 let asked = share.copied().unwrap_or_else(|| self.asked.highest());
-                let (run, wall) = (one.run as f64, one.wall as f64);
-                if self.asked.may_have_moved(run, asked * wall, wall) {
+                let (all_run, run, wall) = (run, one.run as f64, one.wall as f64);
+                // Less may be what it had beside others on a CPU.
+                let is_enough =
+                    |run: f64| run >= asked * wall || self.asked.beyond(run, asked * wall, wall) <= 0.0;
+                let is_shared = !is_enough(run) && is_enough(all_run);
+                if is_shared || self.asked.may_have_moved(run, asked * wall, wall) {
                     return None;
                 }
                 (run, asked * wall, wall)

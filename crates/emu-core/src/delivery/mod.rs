@@ -10,6 +10,7 @@ mod meter;
 mod reading;
 mod reason;
 mod stretch;
+mod times;
 
 pub use stretch::{CpuStretch, Stretch};
 
@@ -79,6 +80,8 @@ struct State {
     shortest: Duration,
     /// When the next window may begin; `None` while the tasks run freely on purpose.
     from: Option<Nanos>,
+    /// Whether the method itself has let tasks run for longer than was asked.
+    is_late: bool,
     is_ending: bool,
     /// Processes that live on after those that the zone was made for.
     notes: Vec<String>,
@@ -105,6 +108,7 @@ impl Delivery {
             generation: 0,
             shortest: shortest(period),
             from: Some(time::now()),
+            is_late: false,
             is_ending: false,
             notes: Vec::new(),
             let_go: BTreeSet::new(),
@@ -169,7 +173,8 @@ impl Delivery {
     }
 
     pub(crate) fn tell(&self, status: &mut Status) {
-        let state = lock(&self.shared.state);
+        let mut state = lock(&self.shared.state);
+        state.is_late = status.cpus.iter().any(|cpu| cpu.set > cpu.asked.share * (1.0 + TOLERANCE));
         let State { account, meter, notes, .. } = &*state;
         let moves_clock = self.way.moves_clock;
         let basis = if moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
@@ -207,26 +212,35 @@ impl Delivery {
         status.used = account.used();
         account.problems().into_iter().for_each(|problem| status.add_problem(problem));
         if self.costs.is_some() && account.elapsed() >= SEARCHED && account.has_unexplained_excess() {
-            status.add_problem(
+            status.add_problem(if state.is_late {
+                "emu has let the tasks run for too long: it had no CPU in time to stop them".into()
+            } else {
                 "what switching the tasks costs may be overrated, and made up for too well: it is measured anew before the \
                  next program begins"
-                    .into(),
-            );
+                    .into()
+            });
         }
         status.notes.extend(notes.iter().cloned());
     }
 
-    /// Ends the account while the tasks are still in the zone. Costs that let them run too fast are forgotten. Ones that make
-    /// them too slow cannot be told from what a shared host takes.
-    pub(crate) fn end(&mut self) {
+    /// Ends the account while the tasks are still in the zone, and tells all of it. Costs that let them run too fast are forgotten.
+    /// Ones that make them too slow cannot be told from what a shared host takes.
+    pub(crate) fn end(mut self, status: &mut Status) {
+        self.join();
+        self.tell(status);
+        let state = lock(&self.shared.state);
+        if let Some(kept) =
+            self.costs.as_ref().filter(|_| !state.is_late && state.account.has_unexplained_excess())
+        {
+            kept::forget(kept);
+        }
+    }
+
+    fn join(&mut self) {
         lock(&self.shared.state).is_ending = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-        if let Some(state) = self.costs.take_if(|_| lock(&self.shared.state).account.has_unexplained_excess())
-        {
-            kept::forget(&state);
         }
     }
 }
@@ -251,7 +265,7 @@ fn off_by_clock(seen: Delivered) -> Option<String> {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        self.end();
+        self.join();
     }
 }
 
@@ -388,7 +402,7 @@ impl Watcher {
 
     /// `late` is by how much the window is longer than it should have been.
     fn explain(&self, off: Off, late: Duration, window: &Window, before: &Reading, after: &Reading) {
-        let shares = lock(&self.shared.state).account.asked().shares.clone();
+        let Asked { shares, stops, .. } = lock(&self.shared.state).account.asked().clone();
         let found = match off {
             _ if late > LAST / 2 => {
                 Some(format!("emu was stopped, or got no CPU, for {:.1} s", late.as_secs_f64()))
@@ -402,7 +416,7 @@ impl Watcher {
             let times = [&before.cpu_times, &after.cpu_times];
             let free = 1.0 - shares.values().sum::<f64>() / shares.len().max(1) as f64;
             let burned = if self.burns { free } else { 0.0 };
-            reason::of_load(window, times, &shares, burned)
+            reason::of_load(window, times, &shares, burned, stops)
         };
         let mut state = lock(&self.shared.state);
         let State { account: Account { fast, slow, .. }, .. } = &mut *state;

@@ -1,11 +1,11 @@
 //! The CPU time of a zone's tasks, as the kernel counts it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::account::{TaskWindow, Window};
+use super::times::{ProcessTime, ThreadTime};
 use crate::cgroup::{self, Folder, Usage, lists, place};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
@@ -20,11 +20,6 @@ use crate::zone::Tasks;
 
 /// Of more threads than this a part is read, in turn.
 const THREADS_MAX: usize = 64;
-
-/// The clock is read before and after a thread's account. Where more time than this lies between, in nanoseconds, something
-/// came between, and it is read again, so often.
-const TOGETHER: Nanos = 100_000;
-const TRIES: u32 = 4;
 
 /// How long a fork may be under way, in clock ticks.
 const FORK_TICKS: u64 = (FORK / USER_TICK) as u64 + 1;
@@ -92,25 +87,6 @@ pub(super) struct Reading {
     pub(super) cpu_times: BTreeMap<CpuId, CpuTimes>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct ThreadTime {
-    at: Nanos,
-    run: Nanos,
-    wait: Nanos,
-    cpu: CpuId,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct ProcessTime {
-    parent: Pid,
-    starttime: u64,
-    cpu_time: Nanos,
-    /// With that of those of its children that it has waited for.
-    used: Nanos,
-    /// Where it ignores SIGCHLD its children end without a trace, and nobody has what they used (wait(2)).
-    reaps: bool,
-}
-
 impl Watch {
     /// `may_freeze`: the method freezes the zone's group itself.
     pub(super) fn new(host: &Host, tasks: &Tasks, cpus: CpuList, may_freeze: bool) -> Result<Self> {
@@ -176,10 +152,8 @@ impl Watch {
             let last = known.get(&pid).filter(|_| are_many);
             let Some((mut process, stat)) = self.read_process(pid, last) else { continue };
             let before = known.get(&pid).filter(|known| known.starttime == process.starttime);
-            process.reaps = match before {
-                Some(before) if again != Some(pid) => before.reaps,
-                _ => self.reaps(pid),
-            };
+            process.reaps = before.is_none_or(|before| before.reaps)
+                && (before.is_some() && again != Some(pid) || self.reaps(pid));
             let is_known = || before.is_some();
             let is_let_go = self.let_go.contains(&pid);
             if !listed.contains(&pid) && (is_let_go || !is_known()) {
@@ -200,6 +174,10 @@ impl Watch {
                     threads.extend(process::threads(&self.proc, pid).into_iter().map(|tid| (tid, None)));
                 }
             }
+        }
+        for parent in reading.without_children(&known) {
+            let both = [&mut reading.processes, &mut self.known].map(|processes| processes.get_mut(&parent));
+            both.into_iter().flatten().for_each(|process| process.reaps = false);
         }
         if explains {
             let stat = fs::read_to_string(self.proc.join("stat")).unwrap_or_default();
@@ -228,10 +206,7 @@ impl Watch {
             return Some((*last, None));
         }
         let stat = Stat::read(&self.proc, pid)?;
-        let cpu_time = cpu_time.unwrap_or((stat.used as Nanos) * USER_TICK);
-        let used = cpu_time + (stat.used_by_children as Nanos) * USER_TICK;
-        let (parent, starttime, reaps) = (stat.parent, stat.starttime, true);
-        Some((ProcessTime { parent, starttime, cpu_time, used, reaps }, Some(stat)))
+        Some((ProcessTime::of(&stat, cpu_time), Some(stat)))
     }
 
     fn reaps(&self, pid: Pid) -> bool {
@@ -347,31 +322,6 @@ pub(super) fn name(proc: &Path, tid: Pid) -> String {
     String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
-impl ThreadTime {
-    /// From `schedstat` (Documentation/scheduler/sched-stats.rst); `None` where the thread has ended or the kernel keeps no
-    /// such account. `cpu` is where it runs, if that is known.
-    fn read(proc: &Path, tid: Pid, cpu: Option<CpuId>) -> Option<Self> {
-        let cpu = cpu.or_else(|| Stat::read(proc, tid)?.cpu)?;
-        let file = proc.join(tid.to_string()).join("schedstat");
-        let mut best: Option<(Nanos, Self)> = None;
-        for _ in 0..TRIES {
-            let mut text = String::with_capacity(64);
-            let before = time::now();
-            File::open(&file).ok()?.read_to_string(&mut text).ok()?;
-            let after = time::now();
-            let (run, wait) = process::times_in_schedstat(&text).filter(|times| *times != (0, 0))?;
-            let taken = after - before;
-            if best.is_none_or(|(least, _)| taken < least) {
-                best = Some((taken, Self { at: before.midpoint(after), run, wait, cpu }));
-            }
-            if taken <= TOGETHER {
-                break;
-            }
-        }
-        best.map(|(_, time)| time)
-    }
-}
-
 impl Reading {
     pub(super) fn until(&self, later: &Self) -> Window {
         let task = |(&tid, after): (&Pid, &ThreadTime)| {
@@ -395,6 +345,19 @@ impl Reading {
     fn may_have_lost(&self, later: &Self) -> bool {
         let were_born = self.last_pid != later.last_pid || later.last_pid.is_none();
         (self.has_unreaped || later.has_unreaped) && were_born
+    }
+
+    /// Processes that are there, and have not got the account of a child that was `known` and has ended.
+    fn without_children(&self, known: &BTreeMap<Pid, ProcessTime>) -> Vec<Pid> {
+        let has_ended = |(pid, one): &(&Pid, &ProcessTime)| {
+            self.processes.get(pid).is_none_or(|now| now.starttime != one.starttime)
+        };
+        let has_nothing = |parent: &Pid| {
+            let faults =
+                |processes: &BTreeMap<Pid, ProcessTime>| Some(processes.get(parent)?.faults_of_children);
+            faults(known).is_some_and(|before| faults(&self.processes) == Some(before))
+        };
+        known.iter().filter(has_ended).map(|(_, one)| one.parent).filter(has_nothing).collect()
     }
 
     /// The processes that were outside of emu's groups at both times, and where they are: one that is just being moved is
@@ -421,14 +384,8 @@ impl Reading {
         let is_same = |pid: &Pid, one: &ProcessTime| {
             later.processes.get(pid).is_some_and(|now| now.starttime == one.starttime)
         };
-        // A parent has the time of those that it has waited for; what ignores them by a flag (SA_NOCLDWAIT) does not.
-        let has_waited_for = |one: &ProcessTime| {
-            let now = later.processes.get(&one.parent)?;
-            let of_children = |parent: &ProcessTime| parent.used - parent.cpu_time;
-            let before = self.processes.get(&one.parent).map_or(0, of_children);
-            Some(of_children(now) - before + USER_TICK >= one.used)
-        };
-        let is_known = |pid: &Pid, one: &ProcessTime| is_same(pid, one) || has_waited_for(one) == Some(true);
+        let reaps = |parent: &Pid| later.processes.get(parent).is_some_and(|parent| parent.reaps);
+        let is_known = |pid: &Pid, one: &ProcessTime| is_same(pid, one) || reaps(&one.parent);
         let sum = |reading: &Self| reading.processes.values().map(|one| one.used).sum::<Nanos>();
         let all_known = self.processes.iter().all(|(pid, one)| is_known(pid, one));
         let adopted = self.adopted.zip(later.adopted).map(|(before, after)| after - before);

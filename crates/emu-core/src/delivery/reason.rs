@@ -92,12 +92,14 @@ pub(super) fn of_limit(host: &Host, window: &Window, shares: &Shares) -> Option<
     Some(format!("task {busiest} ({name}) is traced by process {tracer}, which stops it"))
 }
 
-/// What else the CPUs' time went to. `burned` is the part of it that emu burns.
+/// What else the CPUs' time went to. `burned` is the part of it that emu burns. Where emu `stops` the tasks, others may have the
+/// rest of the time, and take only what tasks wait for.
 pub(super) fn of_load(
     window: &Window,
     [before, after]: [&BTreeMap<CpuId, CpuTimes>; 2],
     shares: &Shares,
     burned: f64,
+    stops: bool,
 ) -> Option<String> {
     let spent = |of: fn(&CpuTimes) -> u64| {
         let (mut all, mut part) = (0, 0);
@@ -113,7 +115,11 @@ pub(super) fn of_load(
         return Some(format!("the hypervisor gave {:.0} % of the CPUs' time to others", 100.0 * stolen));
     }
     let own = window.run()? as f64 / (window.length as f64 * shares.len() as f64);
-    let others = spent(|span| span.all - span.idle - span.stolen)? - own - burned;
+    let mut others = spent(|span| span.all - span.idle - span.stolen)? - own - burned;
+    if stops {
+        let waited = window.tasks.iter().map(|task| task.wait as f64 / task.wall as f64);
+        others = others.min(waited.fold(0.0, f64::max));
+    }
     (others > NOTICED).then(|| format!("other programs took {:.0} % of the CPUs' time", 100.0 * others))
 }
 

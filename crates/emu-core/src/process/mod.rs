@@ -29,6 +29,8 @@ pub(crate) struct Stat {
     /// CPU time of its threads, and of the children that it has waited for, in [`USER_TICK`](crate::sys::time::USER_TICK)s.
     pub(crate) used: u64,
     pub(crate) used_by_children: u64,
+    /// The page faults of those children: each has some, however short it lived.
+    pub(crate) faults_of_children: u64,
     pub(crate) threads: usize,
     /// The start in clock ticks since boot; distinguishes processes that had the same number.
     pub(crate) starttime: u64,
@@ -101,6 +103,7 @@ impl Stat {
             is_kernel: field(9)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
             used: sum([field(14)?, field(15)?])?,
             used_by_children: sum([field(16)?, field(17)?])?,
+            faults_of_children: sum([field(11)?, field(13)?])?,
             threads: field(20)?.parse().ok()?,
             starttime: field(22)?.parse().ok()?,
             tells_parent: field(38).is_some_and(|signal| signal != "0"),

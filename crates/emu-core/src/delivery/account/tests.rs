@@ -105,6 +105,16 @@ fn tasks_that_are_bound_to_one_cpu_tell_nothing_of_others() {
 }
 
 #[test]
+fn a_task_that_shares_its_cpu_with_short_ones_is_not_too_slow() {
+    let moved = TaskWindow { cpus: (0, 1), ..task(1, 0.2, 0.8) };
+    for (used, seen) in [(0.39, None), (0.25, Some(Off::Slow))] {
+        let mut account = Account::new(asked(&[0.4, 0.4], false));
+        let used = Some((used * SECOND as f64) as Nanos);
+        assert_eq!(account.add(&Window { used, ..window(&[moved]) }), seen);
+    }
+}
+
+#[test]
 fn what_lives_shortly_beside_busy_tasks_counts_in_the_zone() {
     let mut account = Account::new(asked(&[0.4, 0.4], false));
     let busy = window(&[task(0, 0.4, 0.6), task(1, 0.2, 0.8)]);

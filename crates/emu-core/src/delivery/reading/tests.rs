@@ -2,7 +2,14 @@ use super::*;
 use crate::testing::eventually;
 
 fn process(parent: Pid, ticks: Nanos) -> ProcessTime {
-    ProcessTime { parent, starttime: 7, cpu_time: 0, used: ticks * USER_TICK, reaps: true }
+    ProcessTime {
+        parent,
+        starttime: 7,
+        cpu_time: 0,
+        used: ticks * USER_TICK,
+        faults_of_children: 0,
+        reaps: true,
+    }
 }
 
 fn used(before: &[(Pid, ProcessTime)], after: &[(Pid, ProcessTime)]) -> Option<Nanos> {
@@ -20,7 +27,8 @@ fn the_time_of_children_is_counted_once() {
     assert_eq!(used(&before, &[(1, process(0, 10)), (2, process(1, 55))]), Some(5));
     assert_eq!(used(&before, &[(1, process(0, 68))]), Some(8));
     assert_eq!(used(&[(2, process(0, 50)), (3, process(0, 1))], &[(3, process(0, 4))]), None);
-    assert_eq!(used(&before, &[(1, process(0, 15))]), None, "its parent does not have it");
+    let ignores = ProcessTime { reaps: false, ..process(0, 15) };
+    assert_eq!(used(&before, &[(1, ignores)]), None, "its parent does not have it");
     // A new one counts from its first instruction.
     assert_eq!(used(&before, &[(1, process(0, 11)), (2, process(1, 50)), (3, process(1, 4))]), Some(5));
 }
@@ -69,6 +77,25 @@ fn children_that_are_not_reaped_may_have_used_anything() {
         ((true, None), (true, None)),
     ] {
         assert_eq!(window(before, after), (false, None));
+    }
+}
+
+#[test]
+fn a_parent_without_the_account_of_its_child_is_known() {
+    let parent = |faults| ProcessTime { faults_of_children: faults, ..process(0, 10) };
+    let before = [(1, parent(4)), (2, process(1, 0))].into();
+    let after = |processes: &[(Pid, ProcessTime)]| {
+        Reading { processes: processes.iter().copied().collect(), ..Reading::default() }
+            .without_children(&before)
+    };
+    assert_eq!(after(&[(1, parent(4))]), [1]);
+    assert_eq!(
+        after(&[(1, parent(4)), (2, ProcessTime { starttime: 8, ..process(1, 0) })]),
+        [1],
+        "another one"
+    );
+    for waited in [&[(1, parent(9))][..], &[(1, parent(4)), (2, process(1, 0))], &[]] {
+        assert!(after(waited).is_empty(), "{waited:?}");
     }
 }
 
