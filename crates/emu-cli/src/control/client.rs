@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use emu_core::{
     Error, Exclusive, LiveSession, Memory, Pid, Result, Roots, SpeedSpec, Status, Tasks, line_of,
-    live_sessions,
+    live_sessions, sleep,
 };
+use nix::libc;
 use serde::{Deserialize, Serialize};
 
 use super::member::{Joined, Member};
@@ -22,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The same where it kills what is in its node, lets it leave, or has the kernel take memory back.
 const LONG_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long to wait before the next try.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// An emulation at work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -122,11 +126,30 @@ pub(crate) fn order(emu: Pid, request: &Request) -> Result<()> {
     }
 }
 
+/// An emu waits shortly for one who has connected and says nothing, which may be as this process is slowed itself: it is asked
+/// again.
 fn ask(emu: Pid, request: &Request) -> Result<Reply> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match ask_once(emu, request) {
+            Err(why) if is_unread(&why) && Instant::now() < end => sleep(PAUSE),
+            answer => return answer,
+        }
+    }
+}
+
+/// Whether the other side has hung up without having read all of the request, and so has done nothing (`unix_release_sock` in
+/// `net/unix/af_unix.c`). After one that was read there is no reply, or a part of one.
+fn is_unread(why: &Error) -> bool {
+    let cause = std::error::Error::source(why).and_then(|cause| cause.downcast_ref::<Error>());
+    matches!(cause.and_then(Error::raw_os_error), Some(libc::EPIPE | libc::ECONNRESET))
+}
+
+fn ask_once(emu: Pid, request: &Request) -> Result<Reply> {
     let silent = |e: Error| {
         let why = Error::unavailable(format!("emu {emu} does not answer"));
         // That its time is over.
-        let why = if e.raw_os_error() == Some(nix::libc::EAGAIN) { why } else { why.caused_by(e) };
+        let why = if e.raw_os_error() == Some(libc::EAGAIN) { why } else { why.caused_by(e) };
         why.hint(
             "it may be one that measures, stopped, just beginning, in another network namespace, or of another version",
         )
@@ -152,4 +175,42 @@ fn slows(roots: &Roots, tasks: &Tasks, pid: Pid) -> bool {
     let groups = fs::read_to_string(roots.proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
     let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     paths.any(|path| Path::new(path).starts_with(group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    #[test]
+    fn what_was_not_read_is_asked_again_and_what_was_read_is_not() {
+        let own = std::process::id() as Pid;
+        let listener = UnixListener::bind_addr(&address(own).unwrap()).unwrap();
+        let accept = || listener.accept().unwrap().0;
+        thread::scope(|scope| {
+            let order = || scope.spawn(|| order(own, &Request::Remove(Removal::Free)));
+            let asking = order();
+            drop(accept());
+            let unread = accept();
+            // The request has come by then.
+            receive_some(&unread);
+            drop(unread);
+            let mut stream = accept();
+            assert_eq!(receive::<Request>(&stream).unwrap(), Request::Remove(Removal::Free));
+            send(&mut stream, &Reply::Done).unwrap();
+            asking.join().unwrap().unwrap();
+
+            let asking = order();
+            receive::<Request>(&accept()).unwrap();
+            asking.join().unwrap().unwrap_err();
+            listener.set_nonblocking(true).unwrap();
+            assert!(listener.accept().is_err());
+        });
+    }
+
+    /// Takes the first byte of a request.
+    fn receive_some(mut stream: &UnixStream) {
+        std::io::Read::read_exact(&mut stream, &mut [0]).unwrap();
+    }
 }
