@@ -170,6 +170,25 @@ fn json_tells_what_was_asked_and_delivered() {
 }
 
 #[test]
+fn the_json_is_there_after_a_command_that_cleans_its_folder() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, path) = (dir.path().join("folder"), dir.path().join("folder/json"));
+    for (then, code) in [("", 0), ("; echo new > new; mv new folder/json", 125), ("; rmdir folder", 125)] {
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        let script = format!("rm -rf folder; mkdir folder{then}");
+        let mut command = half("-q --json folder/json -- sh -c");
+        let ended = run(command.arg(script).current_dir(dir.path()), "");
+        assert_eq!(ended.code(), Some(code), "{then}: {}", ended.stderr);
+        match code {
+            0 => drop(as_written("run", &fs::read_to_string(&path).unwrap())),
+            _ => assert!(ended.stderr.contains("meanwhile"), "{}", ended.stderr),
+        }
+    }
+}
+
+#[test]
 fn a_command_is_started_only_when_its_speed_is_delivered() {
     let _alone = alone();
     let _pause = ahead::Pause::begin();
