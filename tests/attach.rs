@@ -1,16 +1,18 @@
 //! `emu attach`: what it acts on, and when it ends.
 
 use std::fs;
+use std::io::{Read, Write, pipe};
 use std::path::Path;
 use std::process::Command;
 
 use crate::common::{
     alone, as_nobody, assert_nothing_left, assert_refused, can_emulate, emu, eventually, finish, has_cpus,
-    is_root, methods, run, skip, start, state, until_child, until_it_acts, until_it_takes, unwrapped, words,
-    zone_of,
+    is_root, journals_of, methods, run, skip, some_method, start, state, until_child, until_it_acts,
+    until_it_takes, unwrapped, words, zone_of,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::pipe::fcntl_setpipe_size;
 
 #[test]
 fn attach_ends_with_its_processes_its_time_or_a_signal() {
@@ -42,6 +44,36 @@ fn attach_ends_with_its_processes_its_time_or_a_signal() {
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
         assert_nothing_left(ended.pid);
+    }
+}
+
+#[test]
+fn a_reader_that_sleeps_keeps_nobody_slowed() {
+    let _alone = alone();
+    let Some(method) = some_method() else { return };
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+    let mut ended = Vec::new();
+    for (end, by_signal) in [("", true), (" --for 1s", false)] {
+        let (mut read, mut write) = pipe().unwrap();
+        let full = fcntl_setpipe_size(&write, 4096).unwrap();
+        write.write_all(&vec![b'\n'; full]).unwrap();
+        let line = format!("attach -s 50% -m {method} --pid {}{end}", sleeper.id());
+        let mut attached = emu(words(&line)).stderr(write).spawn().unwrap();
+        until_it_acts(attached.id());
+        if by_signal {
+            kill(Pid::from_raw(attached.id() as i32), Signal::SIGTERM).unwrap();
+        }
+        eventually("nothing is slowed", || journals_of(attached.id()).is_empty());
+        // What it could not say is not lost.
+        let mut said = String::new();
+        read.read_to_string(&mut said).unwrap();
+        ended.push((attached.wait().unwrap().code(), said));
+        assert_nothing_left(attached.id());
+    }
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    for (code, said) in ended {
+        assert!(code == Some(0) && said.contains(&format!("emu: {method} slows")), "{code:?}: {said}");
     }
 }
 

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         }
     });
     outcome.unwrap_or(Exit::Failure).finish()
+    reporter::say_the_rest();
 }
 
 /// Its frame needs most of the stack, and is not to be made before the stack's size is known.

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::unistd::geteuid;
 
 use crate::exit::Exit;
-use crate::hints;
+use crate::{hints, reporter};
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
@@ -22,6 +22,7 @@ pub(crate) fn print(error: &Error) {
 }
 
 fn print_of(option: &str, error: &Error) {
+    reporter::say_the_rest();
     let _ = write!(anstream::stderr(), "{}", text(option, error));
 }
 

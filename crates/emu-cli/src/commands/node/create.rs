@@ -1,7 +1,7 @@
 //! Starts the emu that keeps a node, and waits until the node is there.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write, pipe};
+use std::io::{BufRead, BufReader, pipe};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -15,6 +15,7 @@ use super::args::CreateArgs;
 use super::keep::READY;
 use super::{asked_to_end, is_taken, names};
 use crate::exit::{Exit, Failure};
+use crate::reporter::say_in_time;
 use crate::signals::Signals;
 
 /// How often it looks for signals that it was not woken for.
@@ -70,9 +71,7 @@ pub(super) fn keeper(
         match line.trim_end() {
             READY if interrupted.is_none() => return Ok(Exit::Success),
             READY => {}
-            line => {
-                let _ = writeln!(anstream::stderr(), "{line}");
-            }
+            line => say_in_time(&format!("{line}\n")),
         }
     }
     let status = keeping.wait().map_err(failed)?;

@@ -17,6 +17,7 @@ use crate::control::{Asked, Control, Joined, Member, Removal, Source, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output::file::OutputFile;
+use crate::reporter::say_the_rest;
 use crate::signals::{Came, Signals, until};
 use crate::supervise::lives;
 use crate::zone::follow::Follow;
@@ -112,6 +113,7 @@ fn close_inherited(roots: &Roots) -> Result<()> {
 /// Says that the node is there, and lets go of the streams through which it has said so.
 fn leave_streams(roots: &Roots) -> Result<()> {
     let failed = |e| Error::io("cannot let go of the standard streams", e);
+    say_the_rest();
     writeln!(stdout(), "{READY}").and_then(|()| stdout().flush()).map_err(failed)?;
     let null = File::options().write(true).open(roots.dev.join("null")).map_err(failed)?;
     let replaced = dup2_stdout(&null).and_then(|()| dup2_stderr(&null));
