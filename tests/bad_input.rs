@@ -406,6 +406,22 @@ fn cgroups_outside_of_sys_are_not_used_and_not_fatal() {
 }
 
 #[test]
+fn an_emu_with_the_rights_of_its_file_is_refused() {
+    let _alone = alone();
+    if !is_root() {
+        skip("it needs root to make such a file");
+        return;
+    }
+    for (mode, bit) in [(0o4755, "chmod u-s"), (0o2755, "chmod g-s")] {
+        let (dir, mut nobody) = as_nobody(&[]);
+        fs::set_permissions(dir.path().join("emu"), fs::Permissions::from_mode(mode)).unwrap();
+        let ended = run(nobody.arg("methods"), "");
+        assert_refused(&ended, 4, bit);
+        assert!(unwrapped(&ended.stderr).contains(bit), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn limits_and_odd_places_have_an_end_with_the_right_advice() {
     let _alone = alone();
     let Some(method) = some_method() else { return };

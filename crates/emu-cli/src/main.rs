@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use emu_core::Error;
 use nix::sys::resource::{Resource, getrlimit};
+use nix::unistd::{getegid, geteuid, getgid, getuid};
 
 use crate::cli::Cli;
 use crate::commands::completions;
@@ -43,8 +44,8 @@ fn main() -> ExitCode {
             Failure::from(error).exit
         }
     });
-    outcome.unwrap_or(Exit::Failure).finish()
     reporter::say_the_rest();
+    outcome.unwrap_or(Exit::Failure).finish()
 }
 
 /// Its frame needs most of the stack, and is not to be made before the stack's size is known.
@@ -65,7 +66,7 @@ fn command() -> Exit {
     }
 }
 
-/// A set-user-ID emu would run the commands of anybody as its owner.
+/// A set-user-ID emu would run the commands of anybody as its owner, a set-group-ID one with its group.
 fn refuse_start() -> Result<(), Error> {
     let (stack, _) = getrlimit(Resource::RLIMIT_STACK).unwrap_or((STACK, STACK));
     if stack < STACK {
@@ -75,9 +76,17 @@ fn refuse_start() -> Result<(), Error> {
         ))
         .hint(format!("emu needs {} KiB: ulimit -s {0}", STACK >> 10)));
     }
-    if nix::unistd::getuid() == nix::unistd::geteuid() {
-        return Ok(());
+    if getuid() != geteuid() {
+        let error = Error::not_permitted("emu must not be set-user-ID: it would run commands as its owner");
+        let hint = "take the bit off its file (chmod u-s), and use sudo, or setcap cap_sys_nice+ep";
+        return Err(error.hint(hint));
     }
-    Err(Error::not_permitted("emu must not be set-user-ID: it would run commands as its owner")
-        .hint("take the bit off its file (chmod u-s), and use sudo, or setcap cap_sys_nice+ep"))
+    if getgid() != getegid() {
+        let error =
+            Error::not_permitted("emu must not be set-group-ID: it would run commands with its group");
+        return Err(
+            error.hint("take the bit off its file (chmod g-s), and use sudo, or sg for a group of yours")
+        );
+    }
+    Ok(())
 }
