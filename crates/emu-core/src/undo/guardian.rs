@@ -173,7 +173,7 @@ impl Watch<'_> {
         let (what, then) = if self.session.is_tuning() {
             ("tuning for", "the machine is as before")
         } else {
-            ("emulation of", "the program runs on at full speed")
+            ("emulation of", "the program is no longer slowed")
         };
         let peers = Peers { folder: self.folder, own: self.name, places: self.places };
         let outcome =

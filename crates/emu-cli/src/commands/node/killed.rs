@@ -42,7 +42,7 @@ pub(super) struct Killed {
 impl Killed {
     pub(super) fn in_words(&self) -> String {
         let emu = self.emu.map(|pid| format!(", process {pid},")).unwrap_or_default();
-        format!("its emu{emu} has died; what ran on it runs at full speed")
+        format!("its emu{emu} has died; what ran on it is no longer slowed")
     }
 }
 
