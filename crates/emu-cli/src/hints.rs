@@ -1,6 +1,7 @@
 //! The library's hints in the words of the command line, for this caller on this host.
 
-use std::env;
+use std::path::Path;
+use std::{env, fs};
 
 use emu_core::{Hint, Roots, Setting, Unavailable};
 use nix::unistd::geteuid;
@@ -14,11 +15,27 @@ pub(crate) fn worded(refusal: Unavailable) -> Unavailable {
     Unavailable::new(refusal.reason, refusal.detail, words(&refusal.hint))
 }
 
+/// The namespaces that a kernel begins with (`PROC_PID_INIT_INO` and others in `include/linux/proc_ns.h`). A container
+/// has others.
+const FIRST_NAMESPACES: [(&str, u64); 4] =
+    [("ipc", 0xEFFF_FFFF), ("uts", 0xEFFF_FFFE), ("pid", 0xEFFF_FFFC), ("cgroup", 0xEFFF_FFFB)];
+
+/// A virtual machine that was made from the image of a container has its marks, too.
 pub(crate) fn in_container() -> bool {
-    ["container", "KUBERNETES_SERVICE_HOST"].iter().any(|variable| env::var_os(variable).is_some())
-        || ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"]
-            .iter()
-            .any(|mark| std::path::Path::new(mark).exists())
+    let is_marked =
+        ["container", "KUBERNETES_SERVICE_HOST"].iter().any(|variable| env::var_os(variable).is_some())
+            || ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"]
+                .iter()
+                .any(|mark| Path::new(mark).exists());
+    is_marked && !has_first_namespaces(&Roots::system().proc)
+}
+
+fn has_first_namespaces(proc: &Path) -> bool {
+    let is_first = |(name, number): (&str, u64)| {
+        fs::read_link(proc.join("self/ns").join(name))
+            .is_ok_and(|link| link.as_os_str() == format!("{name}:[{number}]").as_str())
+    };
+    FIRST_NAMESPACES.into_iter().all(is_first)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -133,6 +150,25 @@ mod tests {
 
     fn of(caller: Caller, hint: &Hint) -> String {
         hint.in_words(&|hint| caller.words(hint))
+    }
+
+    #[test]
+    fn only_who_has_another_namespace_is_in_a_container() {
+        let proc = tempfile::tempdir().unwrap();
+        let folder = proc.path().join("self/ns");
+        fs::create_dir_all(&folder).unwrap();
+        let link = |to: &str| {
+            let name = folder.join(to.split(':').next().unwrap());
+            let _ = fs::remove_file(&name);
+            std::os::unix::fs::symlink(to, name).unwrap();
+        };
+        for first in ["ipc:[4026531839]", "uts:[4026531838]", "pid:[4026531836]", "cgroup:[4026531835]"] {
+            assert!(!has_first_namespaces(proc.path()));
+            link(first);
+        }
+        assert!(has_first_namespaces(proc.path()));
+        link("pid:[4026532201]");
+        assert!(!has_first_namespaces(proc.path()));
     }
 
     #[test]
