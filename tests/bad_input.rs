@@ -442,6 +442,10 @@ fn limits_and_odd_places_have_an_end_with_the_right_advice() {
         let ended = run(nobody.args(words("run -s 40% -c 0 -m cpu-lim -- true")), "");
         assert_refused(&ended, 4, "/nowhere");
         assert!(ended.stderr.contains("XDG_RUNTIME_DIR names"), "{}", ended.stderr);
+        let (_dir, mut nobody) = as_nobody(&["env", "XDG_RUNTIME_DIR=/sys"]);
+        let ended = run(nobody.args(words("run -s 40% -c 0 -m cpu-lim -- true")), "");
+        assert_refused(&ended, 4, "/sys");
+        assert!(ended.stderr.contains("XDG_RUNTIME_DIR=FOLDER"), "{}", ended.stderr);
     }
     let mut shallow = inside(":", "prlimit");
     let ended = run(shallow.arg("--stack=65536:65536").arg(EMU).args(words(&run_line)), "");

@@ -104,9 +104,9 @@ fn usual_hint(cause: &io::Error, is_root: bool) -> Option<&'static str> {
         Errno::EFBIG => "raise the limit of the size of files: ulimit -f",
         Errno::EROFS => "the file system is mounted read-only; emu must be able to write there",
         Errno::EMFILE | Errno::ENFILE => "raise the limit of open files: ulimit -n",
-        Errno::ENOMEM => "the system is short of memory, or emu's is limited: ulimit -v",
+        Errno::ENOMEM => "the system is short of memory, or emu's is limited: ulimit -v, ulimit -d",
         Errno::EAGAIN => {
-            "the system is short of memory or processes, or they are limited: ulimit -u, ulimit -v, a cgroup's pids.max"
+            "the system is short of memory or processes, or they are limited: ulimit -u, ulimit -v, ulimit -d, a cgroup's pids.max"
         }
         Errno::ENOSYS => "the kernel lacks that system call, or a sandbox (seccomp) forbids it",
         Errno::EACCES | Errno::EPERM if is_root => {
@@ -184,7 +184,7 @@ mod tests {
             (Errno::EPERM, true, "seccomp"),
             (Errno::EACCES, true, "capability"),
             (Errno::ENOSYS, false, "seccomp"),
-            (Errno::ENOMEM, true, "ulimit -v"),
+            (Errno::ENOMEM, true, "ulimit -d"),
             (Errno::EAGAIN, false, "ulimit -u"),
             (Errno::EFBIG, true, "ulimit -f"),
         ] {

@@ -93,7 +93,7 @@ impl OpenJournal {
                 let hint = match cause.raw_os_error().map(Errno::from_raw_os_error) {
                     Some(Errno::MFILE | Errno::NFILE) => "raise the limit of open files: ulimit -n",
                     Some(Errno::AGAIN | Errno::NOMEM) => {
-                        "processes or memory are short: ulimit -u, ulimit -v"
+                        "processes or memory are short, or limited: ulimit -u, ulimit -v, ulimit -d, a cgroup's pids.max"
                     }
                     _ => "emu needs Linux 5.9, and pidfds (pidfd_open, CLONE_PIDFD) that nothing forbids",
                 };

@@ -28,6 +28,9 @@ use crate::sys::time;
 const LOCK: &str = "lock";
 pub(super) const SUFFIX: &[u8] = b".journal";
 
+/// How opening to write fails for what is no file: a folder, a link, a socket.
+const NO_FILE: [i32; 3] = [libc::EISDIR, libc::ELOOP, libc::ENXIO];
+
 /// How long another emu or a guardian at work may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -75,12 +78,13 @@ impl StateDir {
             })
             .map_err(|cause| {
                 let error = Error::file("create the state folder", &roots.state, cause);
+                let refused = [libc::EACCES, libc::EPERM, libc::EROFS];
                 // Without root it is in the folder that the environment names.
-                match roots
-                    .state
-                    .parent()
-                    .filter(|parent| !nix::unistd::geteuid().is_root() && !parent.is_dir())
-                {
+                match roots.state.parent().filter(|_| !nix::unistd::geteuid().is_root()) {
+                    Some(parent) if parent.is_dir() => error.hint_on(
+                        &refused,
+                        "name a folder of yours that can be written: XDG_RUNTIME_DIR=FOLDER",
+                    ),
                     Some(parent) => error.hint(format!(
                         "XDG_RUNTIME_DIR names {}, which is not there: make it, or unset the variable",
                         parent.display()
@@ -161,7 +165,10 @@ impl StateDir {
         let path = self.path.join(name);
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|cause| Error::file("open", &path, cause.into()))?;
+            .map_err(|cause| Error::file("open", &path, cause.into()))
+            .map_err(|error| {
+                error.hint_on(&NO_FILE, "it must be a file, not a folder or a link; remove it")
+            })?;
         let is_ours =
             lock_within(&file, patience).map_err(|cause| Error::file("lock", &path, cause.into()))?;
         let file = File::from(file);

@@ -25,3 +25,16 @@ fn a_session_file_is_never_an_existing_one() {
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(roots.state.metadata().unwrap().mode() & 0o777, 0o700);
 }
+
+#[test]
+fn a_lock_that_is_no_file_is_refused_with_advice() {
+    let (_dir, roots) = playground();
+    let dir = StateDir::open(&roots).unwrap();
+    let path = dir.path.join(LOCK);
+    std::fs::create_dir(&path).unwrap();
+    let refused = || dir.lock().unwrap_err().hint_text().is_some_and(|hint| hint.contains("remove it"));
+    assert!(refused());
+    std::fs::remove_dir(&path).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+    assert!(refused());
+}
