@@ -1,8 +1,9 @@
 //! Spreads a zone's threads over the groups of its CPUs, at little cost.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use super::balance::{self, Place};
+use super::balance::{self, Place, Runnable};
 use super::bindings::Bindings;
 use super::births::Births;
 use super::mark::Mark;
@@ -142,6 +143,11 @@ impl Balancer {
         self.stuck
     }
 
+    /// Whether threads that the program has bound may lose that.
+    pub(super) fn may_forget(&self) -> bool {
+        self.groups.forget_bindings() && !self.bindings.is_empty()
+    }
+
     pub(crate) fn look(&mut self, governed: &mut [QuotaGroup]) -> Result<()> {
         let begin = time::thread_cpu();
         let is_due = time::now() >= self.next;
@@ -264,6 +270,7 @@ impl Balancer {
             })
             .collect();
         let closed = |place: usize| places.get(place).is_some_and(|place: &Place| place.share <= 0.0);
+        let was_pinned = self.groups.is_pinned();
         if now >= self.sure_from {
             if self.doubt.is_some_and(|doubt| now >= doubt) {
                 self.groups.unpin_for_a_look(&self.usable)?;
@@ -271,13 +278,7 @@ impl Balancer {
             self.bindings.learn(&self.groups, &self.lists, now);
         }
         let mut runnable = self.bindings.census(&self.groups, &self.lists, &self.usable, closed);
-        let mut moved = 0;
-        for thread in balance::plan(&places, &mut runnable) {
-            match self.groups.move_to(thread.tid, thread.place) {
-                Ok(()) => moved += 1,
-                Err(_) => self.stuck += 1,
-            }
-        }
+        let has_moved = self.spread(&places, &mut runnable, now);
         let counts = balance::counts(&places, &runnable);
         let crowded = counts.iter().any(|&count| count > 1);
         let idle = places.iter().zip(&counts).any(|(place, &count)| place.share > 0.0 && count == 0);
@@ -295,7 +296,11 @@ impl Balancer {
         let shares = || governed.iter().map(|group| group.asked().0);
         let unequal = shares().fold(0.0, f64::max) - shares().fold(f64::INFINITY, f64::min) > 1e-9;
         self.bind(crowded, unequal, now)?;
-        if moved > 0 {
+        if self.groups.is_pinned() && !was_pinned {
+            // Threads can have bound themselves since the look at them.
+            self.doubt = Some(now);
+        }
+        if has_moved {
             self.groups.threads(&mut self.lists)?;
             self.backoff = shortest_pause(governed);
         }
@@ -304,6 +309,36 @@ impl Balancer {
         self.routine = now + CENSUS_EVERY;
         self.earliest = time::now() + PAUSE * (time::thread_cpu() - begin);
         Ok(())
+    }
+
+    /// Moves threads to where they get most; returns whether any was. Those that turn out to be bound elsewhere stay, and the
+    /// others are planned anew.
+    fn spread(&mut self, places: &[Place], runnable: &mut [Runnable], now: Nanos) -> bool {
+        let asks = now >= self.sure_from && self.groups.hide_bindings();
+        let (mut asked, mut has_moved) = (BTreeSet::new(), false);
+        loop {
+            let before: Vec<_> = runnable.iter().map(|thread| thread.place).collect();
+            balance::plan(places, runnable);
+            let mut is_over = true;
+            for (thread, from) in runnable.iter_mut().zip(before) {
+                if thread.place == from {
+                    continue;
+                }
+                if asks && asked.insert(thread.tid) {
+                    thread.bound = self.bindings.ask(&self.groups, thread.tid, &self.usable, now);
+                }
+                if !places.get(thread.place).is_some_and(|place| thread.may_be_on(place.cpu)) {
+                    (thread.place, is_over) = (from, false);
+                }
+                match self.groups.move_to(thread.tid, thread.place) {
+                    Ok(()) => has_moved |= thread.place != from,
+                    Err(_) => self.stuck += 1,
+                }
+            }
+            if is_over {
+                return has_moved;
+            }
+        }
     }
 
     fn bind(&mut self, crowded: bool, unequal: bool, now: Nanos) -> Result<()> {

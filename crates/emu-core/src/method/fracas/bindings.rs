@@ -30,14 +30,37 @@ impl Bindings {
             return;
         }
         for (tid, cpus) in seen {
-            let Some(cpus) = cpus else {
-                self.0.remove(&tid);
-                continue;
-            };
-            let known = self.0.get(&tid).filter(|known| known.cpus == cpus);
-            let since = known.map_or(now, |known| known.since);
-            self.0.insert(tid, Binding { cpus, since });
+            self.note(tid, cpus, now);
         }
+    }
+
+    /// Looks at a thread that is to be moved while groups are bound: it may have been born with a binding, or have chosen one. It
+    /// is to be moved after that, if only to where it was.
+    pub(crate) fn ask(
+        &mut self,
+        groups: &CpuGroups,
+        tid: Pid,
+        usable: &CpuList,
+        now: Nanos,
+    ) -> Option<CpuList> {
+        if let Ok(cpus) = groups.reveal(tid) {
+            self.note(tid, cpus, now);
+        }
+        self.of(tid, usable)
+    }
+
+    fn note(&mut self, tid: Pid, cpus: Option<CpuList>, now: Nanos) {
+        let Some(cpus) = cpus else {
+            self.0.remove(&tid);
+            return;
+        };
+        let known = self.0.get(&tid).filter(|known| known.cpus == cpus);
+        let since = known.map_or(now, |known| known.since);
+        self.0.insert(tid, Binding { cpus, since });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(crate) fn forget_since(&mut self, moment: Nanos) {

@@ -233,7 +233,7 @@ impl CpuGroups {
             let mut refused = 0;
             for &tid in &found {
                 let place = places.get(&tid).copied().unwrap_or_else(|| {
-                    next = (next + 1) % self.groups.len().max(1);
+                    next = self.next_place(next, self.binding(tid).as_ref());
                     next
                 });
                 refused += usize::from(self.move_to(tid, place).is_err());
@@ -244,6 +244,15 @@ impl CpuGroups {
         }
         Err(Error::new(ErrorKind::Failed, "the zone's tasks start new ones faster than they can be moved")
             .hint(Hint::StartInZone))
+    }
+
+    /// The next group in turn that is of one of these CPUs, or the next one where none is.
+    fn next_place(&self, last: usize, bound: Option<&CpuList>) -> usize {
+        let count = self.groups.len().max(1);
+        let mut turn = (1..=count).map(|step| (last + step) % count);
+        let may_be_on = |group: &CpuGroup| bound.is_none_or(|cpus| cpus.contains(group.cpu));
+        let first = turn.clone().next().unwrap_or(0);
+        turn.find(|&place| self.groups.get(place).is_some_and(may_be_on)).unwrap_or(first)
     }
 
     /// A thread that has ended is no error. The kernel refuses kernel threads, and on v1 real-time threads for a
@@ -283,6 +292,25 @@ impl CpuGroups {
             }
         }
         Ok(())
+    }
+
+    /// Whether groups hide what their threads are bound to, so that [`reveal`](Self::reveal) is needed, and can do it.
+    pub(super) fn hide_bindings(&self) -> bool {
+        self.pinned && self.keeps_affinity
+    }
+
+    /// As [`binding`](Self::binding), also of a thread whose group is bound. That puts it into the cpuset of the zone's own group,
+    /// which it has to leave at once.
+    pub(super) fn reveal(&self, tid: Pid) -> Result<Option<CpuList>> {
+        if let Some(home) = self.cpuset.and_then(|index| self.homes.get(index)) {
+            control_file::write(&home.members, &tid.to_string())?;
+        }
+        Ok(self.binding(tid))
+    }
+
+    /// Whether binding a group makes its threads forget what they are bound to.
+    pub(super) fn forget_bindings(&self) -> bool {
+        self.pinned && !self.keeps_affinity
     }
 
     /// The CPUs that the program has bound a thread to, when they are fewer than the zone's. Only to be seen

@@ -170,6 +170,13 @@ impl QuotaLoop {
         if stuck > 0 {
             problems.push(format!("{stuck} threads could not be moved to the group of a CPU"));
         }
+        if work.balancer.as_ref().is_some_and(Balancer::may_forget) {
+            problems.push(
+                "this kernel (before Linux 6.2) does not keep the CPUs that threads have bound themselves to while emu \
+                 binds their group to its CPU: such threads, or those that they start, may run on others of the zone"
+                    .to_owned(),
+            );
+        }
         let ends: Nanos = work.turn_ends.iter().flatten().map(TurnEnd::cpu_time).sum();
         Report {
             groups: work

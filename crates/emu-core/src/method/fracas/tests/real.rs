@@ -212,6 +212,38 @@ fn a_thread_born_later_is_slowed_and_spread_too() {
     });
 }
 
+#[test]
+fn threads_of_a_bound_program_stay_on_its_cpu() {
+    in_some_attempt(|| {
+        let _alone = ALONE.lock();
+        // Unequal, so that the groups are bound when the threads are born.
+        let demand = demand(&[0.3, 0.1], None, BEST);
+        let Some((_state, host)) = host(&demand) else { return };
+        if !crate::cgroup::confine::keeps_affinity(&host) {
+            skip("before Linux 6.2 the kernel forgets what threads are bound to");
+            return;
+        }
+        let busy = Busy::after(Duration::from_millis(1_000), 1, 8);
+        let slow: CpuList = demand.demand.cpus().iter().skip(1).collect();
+        let threads = || crate::process::threads(&host.roots.proc, busy.pids()[0]);
+        for tid in threads() {
+            crate::sys::affinity::set(tid, &slow).unwrap();
+        }
+        let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
+        wait_until(|| threads().len() >= 8);
+        thread::sleep(Duration::from_millis(300));
+        for tid in threads() {
+            assert_eq!(crate::sys::affinity::get(tid).unwrap(), slow);
+        }
+        assert_rate(&busy, held(0.1));
+        // They are known to be bound now, and are again what they were.
+        session.release().1.unwrap();
+        for tid in threads() {
+            assert_eq!(crate::sys::affinity::get(tid).unwrap(), slow);
+        }
+    });
+}
+
 /// A group of the test's own in every hierarchy of version 1 that matters, or in version 2.
 struct OwnGroup(Vec<PathBuf>, PathBuf);
 
