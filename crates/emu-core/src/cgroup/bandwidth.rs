@@ -1,10 +1,10 @@
 //! The CPU bandwidth of one cgroup: limit, weight, usage and throttling, in the files of v1 and of v2
 //! (Documentation/scheduler/sched-bwc.rst, Documentation/admin-guide/cgroup-v2.rst, "CPU").
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::folder::Folder;
-use super::limit::{Limit, Quota, V1_PERIOD, V1_QUOTA, V2_MAX};
+use super::limit::{Limit, Quota, V1_PERIOD, V1_QUOTA, V2_MAX, highest_below};
 use super::throttling::{Throttling, ThrottlingFile};
 use super::usage::Usage;
 use crate::control_file;
@@ -67,7 +67,7 @@ impl Bandwidth {
 
     /// Sets quota and period, with no burst. Each write refills the group's quota at once and unthrottles it
     /// (`tg_set_cfs_bandwidth`). The kernel refuses a quota under 1 ms, a period outside 1 ms to 1 s, and on v1 more than an
-    /// ancestor has.
+    /// ancestor has, or less than a group below has.
     pub(crate) fn set_limit(&self, limit: Limit) -> Result<()> {
         let Limit { quota, period_us } = limit;
         // First, because the burst must not exceed a quota that is lowered.
@@ -77,19 +77,42 @@ impl Bandwidth {
             return self.write(V2_MAX, &format!("{quota} {period_us}"));
         }
         self.clear_burst(V1_BURST)?;
-        let quota = if let Quota::Micros(micros) = quota { micros.to_string() } else { "-1".to_owned() };
         // Quota and period are two files. In this order the pair in between is never looser than the old and the new one, so
         // the group is never unlimited and never above an ancestor's limit.
         let now = Limit::read(&self.folder)?;
         let shorter = now.is_some_and(|now| now.period_us > period_us && now.quota != Quota::Max);
-        if shorter {
+        let Err(error) = self.write_v1(limit, now, shorter) else { return Ok(()) };
+        let below = highest_below(&self.folder).filter(|_| error.raw_os_error() == Some(libc::EINVAL));
+        let result = match below {
+            None => Err(error),
+            Some((cpus, group)) if limit.cpus().is_some_and(|wanted| wanted < cpus) => {
+                Err(refused_for(&group, cpus).caused_by(error))
+            }
+            // Only the pair in between is less than that group has.
+            Some(_) => self.write_v1(limit, now, !shorter),
+        };
+        if let (Err(_), Some(now)) = (&result, now) {
+            // One of the two may be written.
+            let _ = self.write_v1(now, None, !shorter);
+        }
+        result
+    }
+
+    fn write_v1(&self, limit: Limit, now: Option<Limit>, quota_first: bool) -> Result<()> {
+        let Limit { quota, period_us } = limit;
+        let quota = if let Quota::Micros(micros) = quota { micros.to_string() } else { "-1".to_owned() };
+        if quota_first {
             self.write(V1_QUOTA, &quota)?;
-            return self.write(V1_PERIOD, &period_us.to_string());
         }
         if now.is_none_or(|now| now.period_us != period_us) {
             self.write(V1_PERIOD, &period_us.to_string())?;
         }
-        self.write(V1_QUOTA, &quota)
+        if quota_first { Ok(()) } else { self.write(V1_QUOTA, &quota) }
+    }
+
+    /// The most that a group below has, in CPUs, where the kernel gives this one no less: on v1.
+    pub(crate) fn floor(&self) -> Option<f64> {
+        highest_below(&self.folder).map(|(cpus, _)| cpus).filter(|_| self.folder.version == 1)
     }
 
     /// A burst would let a program that slept run faster than the emulated CPU.
@@ -142,6 +165,15 @@ impl Bandwidth {
     pub(crate) fn throttled(&self) -> Result<Throttling> {
         self.stat.read()
     }
+}
+
+fn refused_for(group: &Path, cpus: f64) -> Error {
+    Error::unavailable(format!(
+        "the cgroup {} has a quota of {:.0} % of a CPU, and in version 1 none above it may have less",
+        group.display(),
+        100.0 * cpus
+    ))
+    .hint("lower that quota, or use cpu-freeze or cpu-hogs")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The limit on the CPU time of a cgroup: quota and period, as v1 and v2 write them.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -90,16 +91,42 @@ impl Limit {
 
 /// The tightest limit of a group and its ancestors up to `mount`, in CPUs, and the group that has it.
 pub(crate) fn tightest_limit(folder: &Folder, mount: &Path) -> Option<(f64, PathBuf)> {
+    tightest_of(folder, mount, |_| true)
+}
+
+/// As [`tightest_limit`], of those groups only that `counts`.
+pub(crate) fn tightest_of(
+    folder: &Folder,
+    mount: &Path,
+    counts: impl Fn(&Path) -> bool,
+) -> Option<(f64, PathBuf)> {
     folder
         .path
         .ancestors()
         .take_while(|group| group.starts_with(mount))
+        .filter(|group| counts(group))
         .filter_map(|group| {
             let group = Folder { version: folder.version, path: group.to_owned() };
             // Skipped where it cannot be read; the kernel still enforces its limit.
             Some((Limit::read(&group).ok()??.cpus()?, group.path))
         })
         .min_by(|(one, _), (other, _)| one.total_cmp(other))
+}
+
+/// The highest limit of a group below this one, in CPUs, and the group that has it. None has more than one above it.
+pub(super) fn highest_below(folder: &Folder) -> Option<(f64, PathBuf)> {
+    let (mut found, mut open) = (Vec::new(), vec![folder.path.clone()]);
+    while let Some(group) = open.pop() {
+        let entries = fs::read_dir(group).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            let group = Folder { version: folder.version, path: entry.path() };
+            match Limit::read(&group).ok().flatten().and_then(Limit::cpus) {
+                Some(cpus) => found.push((cpus, group.path)),
+                None => open.push(group.path),
+            }
+        }
+    }
+    found.into_iter().max_by(|(one, _), (other, _)| one.total_cmp(other))
 }
 
 /// The tightest quota on CPU time that holds for this process.
@@ -170,6 +197,10 @@ mod tests {
         assert_eq!(tightest("fs/a/b"), Some((0.5, root.path().join("fs/a"))));
         assert_eq!(tightest("fs"), Some((3.0, mount.clone())));
         assert_eq!(tightest(""), None, "it is not below the mount");
+        let but_own = tightest_of(&folder(&root, 2, "fs/a/b/own"), &mount, |group| !group.ends_with("own"));
+        assert_eq!(but_own, Some((0.5, root.path().join("fs/a"))));
+        let highest = |path: &str| highest_below(&folder(&root, 2, path)).map(|(cpus, _)| cpus);
+        assert_eq!([highest("fs"), highest("fs/a"), highest("fs/a/b/own")], [Some(0.5), Some(0.01), None]);
     }
 
     proptest! {

@@ -30,7 +30,7 @@ pub(crate) use folder::{Folder, PASSES};
 pub(crate) use freezer_stop::FreezerStop;
 pub(crate) use hierarchies::{adopted, can_have, folder_of, hierarchy_for, is_same_everywhere};
 pub use limit::QuotaLimit;
-pub(crate) use limit::{Limit, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, tightest_limit};
+pub(crate) use limit::{Limit, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, tightest_limit, tightest_of};
 pub use memory::Memory;
 pub(crate) use memory::{MemoryLimit, check_memory};
 pub(crate) use throttling::Throttling;

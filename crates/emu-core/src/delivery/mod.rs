@@ -410,7 +410,7 @@ impl Watcher {
             Off::Fast => {
                 reason::of_excess(&self.host.roots, &self.watch, window, &shares, self.ends_at_ticks)
             }
-            Off::Slow => reason::of_limit(&self.host, window, &shares),
+            Off::Slow => reason::of_limit(&self.host, &self.watch, window, &shares),
         };
         let load = || {
             let times = [&before.cpu_times, &after.cpu_times];

@@ -265,6 +265,18 @@ impl Watch {
         }
     }
 
+    /// Whether a method has given the group its limit: the zone's group, or that of one CPU below it.
+    pub(super) fn is_set_by_emu(&self, hierarchy: &Hierarchy, group: &Path) -> bool {
+        let is_zone = |group: &Path| {
+            // An existing group has the same name in each hierarchy.
+            let below = group.strip_prefix(&hierarchy.mount);
+            self.groups().iter().any(|zone| zone.path.strip_prefix(&zone.hierarchy.mount) == below)
+        };
+        let number = group.file_name().and_then(|name| name.to_str()?.strip_prefix("cpu"));
+        let is_of_cpu = number.is_some_and(|number| number.parse::<CpuId>().is_ok());
+        is_zone(group) || is_of_cpu && group.parent().is_some_and(is_zone)
+    }
+
     /// The group of a thread that is in none of the zone's groups, in a hierarchy that has them.
     pub(super) fn thread_outside(&self, tid: Pid) -> Option<PathBuf> {
         let outside = |group: &ZoneGroup| {

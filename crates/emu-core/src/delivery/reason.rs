@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::account::Window;
 use super::reading::{Watch, name};
-use crate::cgroup::{Folder, place, tightest_limit};
+use crate::cgroup::{Folder, place, tightest_of};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::host::{CpuTimes, Host};
@@ -75,13 +75,15 @@ fn tracer(proc: &Path, tid: Pid) -> Option<String> {
 }
 
 /// What keeps the busiest task from its speed: a quota of others that is tighter, or a tracer.
-pub(super) fn of_limit(host: &Host, window: &Window, shares: &Shares) -> Option<String> {
+pub(super) fn of_limit(host: &Host, watch: &Watch, window: &Window, shares: &Shares) -> Option<String> {
     let busiest = window.tasks.iter().max_by_key(|task| task.run + task.wait)?.tid;
     let asked: f64 = shares.values().sum();
     let quota = host.cgroups.hierarchies.iter().find_map(|hierarchy| {
-        let path = place::foreign(&host.roots.proc, busiest, hierarchy)?;
+        let path = place::home(&host.roots.proc, busiest, hierarchy)?;
         let folder = Folder { version: hierarchy.version, path };
-        tightest_limit(&folder, &hierarchy.mount).filter(|(cpus, _)| *cpus < asked)
+        // Also one of the program's own, below emu's group.
+        let is_others = |group: &Path| !watch.is_set_by_emu(hierarchy, group);
+        tightest_of(&folder, &hierarchy.mount, is_others).filter(|(cpus, _)| *cpus < asked)
     });
     if let Some((cpus, group)) = quota {
         let (percent, group) = (100.0 * cpus, group.display());

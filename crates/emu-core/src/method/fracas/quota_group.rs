@@ -24,6 +24,8 @@ pub(crate) struct QuotaGroup {
     size: f64,
     /// The most that v1's kernel accepts, because a group above has no more; in CPUs.
     ceiling: Option<f64>,
+    /// The least that v1's kernel accepts, because a group of the program's own below has it; known once less was refused.
+    floor: Option<f64>,
     asked: f64,
     period_us: u64,
     trim: Trim,
@@ -60,6 +62,7 @@ impl QuotaGroup {
             bandwidth,
             size,
             ceiling,
+            floor: None,
             asked: size,
             period_us: 0,
             trim: Trim::default(),
@@ -123,7 +126,7 @@ impl QuotaGroup {
     fn set(&mut self, cpus: f64, period_us: u64, is_resting: bool) -> Result<()> {
         let turns = self.turns(cpus, period_us);
         let is_resting = is_resting && turns.is_some_and(|turns| turns.resting_share().is_some());
-        self.write(self.limit_now(cpus, period_us, is_resting))?;
+        self.write(|this| this.limit_now(cpus, period_us, is_resting))?;
         (self.asked, self.period_us) = (cpus, period_us);
         self.trim.restart();
         (self.arrears, self.extra_us) = (Arrears::default(), 0);
@@ -134,6 +137,19 @@ impl QuotaGroup {
 
     /// The limit that gives `asked` CPUs to a group in use, or less to one at rest.
     fn limit_now(&self, asked: f64, period_us: u64, is_resting: bool) -> Limit {
+        self.above_floor(asked, self.limit_in_turn(asked, period_us, is_resting))
+    }
+
+    /// What is less than was asked for is a correction, and has to do without what the kernel refuses.
+    fn above_floor(&self, asked: f64, mut limit: Limit) -> Limit {
+        let floor = self.floor.filter(|floor| *floor <= asked);
+        if let (Some(floor), Quota::Micros(micros)) = (floor, &mut limit.quota) {
+            *micros = (*micros).max((floor * limit.period_us as f64).ceil() as u64);
+        }
+        limit
+    }
+
+    fn limit_in_turn(&self, asked: f64, period_us: u64, is_resting: bool) -> Limit {
         let mut full = self.limit(asked, period_us);
         if let (Quota::Micros(micros), false) = (&mut full.quota, is_resting) {
             *micros += self.extra_us;
@@ -156,9 +172,18 @@ impl QuotaGroup {
             .then(|| QuotaTurns::new(asked, period_us, self.tick))
     }
 
-    fn write(&mut self, limit: Limit) -> Result<()> {
-        self.bandwidth.set_limit(limit)?;
-        (self.written, self.foreign) = (Some(limit), None);
+    /// Writes what `limit` works out, and what it works out for another floor, where that is why the kernel has refused it.
+    fn write(&mut self, limit: impl Fn(&Self) -> Limit) -> Result<()> {
+        let mut wanted = limit(self);
+        if let Err(error) = self.bandwidth.set_limit(wanted) {
+            self.floor = self.bandwidth.floor();
+            let refused = std::mem::replace(&mut wanted, limit(self));
+            if wanted == refused {
+                return Err(error);
+            }
+            self.bandwidth.set_limit(wanted)?;
+        }
+        (self.written, self.foreign) = (Some(wanted), None);
         Ok(())
     }
 
@@ -166,6 +191,7 @@ impl QuotaGroup {
     /// is not ours has it from its owner: it bounds what is asked for.
     pub(crate) fn look(&mut self) -> Result<Option<String>> {
         let Some(written) = self.written else { return Ok(None) };
+        self.floor = self.floor.and_then(|_| self.bandwidth.floor());
         // A group that has gone has no tasks.
         let foreign = self.bandwidth.limit()?.filter(|now| *now != written);
         if foreign != self.foreign {
@@ -285,7 +311,7 @@ impl QuotaGroup {
     }
 
     pub(crate) fn renew(&mut self) -> Result<()> {
-        self.write(self.limit_now(self.asked, self.period_us, self.rest.is_resting()))
+        self.write(|this| this.limit_now(this.asked, this.period_us, this.rest.is_resting()))
     }
 
     /// Tells which turns are to be ended: those that this quota ends, in each period since one that began at `begin`. The
@@ -309,23 +335,23 @@ impl QuotaGroup {
     /// Gives the group the kernel's shortest period, until something is asked for.
     pub(super) fn hasten(&mut self) -> Result<()> {
         let period_us = PERIOD_MIN.as_micros() as u64;
-        self.write(Limit { quota: Quota::Micros(period_us), period_us })
+        self.write(|_| Limit { quota: Quota::Micros(period_us), period_us })
     }
 
     /// Makes the next period longer by so much, until [`renew`](Self::renew) in it. The kernel takes up the period
     /// when the one under way ends, the quota at once: it counts in both periods, so that each has half of what is
     /// added. Both writes also forgive an overrun.
     pub(super) fn lengthen(&mut self, by_us: u64) -> Result<()> {
-        let Limit { quota, period_us } = self.limit_now(self.asked, self.period_us, self.rest.is_resting());
-        let quota = match quota {
-            Quota::Micros(micros) => {
-                let added = micros as f64 * by_us as f64 / period_us.max(1) as f64 / 2.0;
-                let forgiven = self.overrun() as f64 / 1e3;
-                Quota::Micros(((micros as f64 + added - forgiven) as u64).max(QUOTA_MIN_US))
+        self.write(|this| {
+            let mut limit = this.limit_now(this.asked, this.period_us, this.rest.is_resting());
+            if let Quota::Micros(micros) = &mut limit.quota {
+                let added = *micros as f64 * by_us as f64 / limit.period_us.max(1) as f64 / 2.0;
+                let forgiven = this.overrun() as f64 / 1e3;
+                *micros = ((*micros as f64 + added - forgiven) as u64).max(QUOTA_MIN_US);
             }
-            Quota::Max => Quota::Max,
-        };
-        self.write(Limit { quota, period_us: period_us + by_us })
+            limit.period_us += by_us;
+            this.above_floor(this.asked, limit)
+        })
     }
 
     pub(crate) fn settle_at(&self) -> Option<Nanos> {
@@ -379,7 +405,8 @@ pub(crate) fn longest_stall(share: f64, period_us: u64, tick: Duration) -> Durat
 }
 
 /// Calls `write` for each group just after its period has begun: a write refills the quota, and there it is full
-/// anyway. A group without periods is written after one period. Those that still wait when `is_interrupted` are left out.
+/// anyway. A group without periods is written after one period. Those that still wait when `is_interrupted` are left out. Where
+/// one fails, the others are written all the same.
 pub(crate) fn at_period_start<T>(
     groups: &mut [(&mut QuotaGroup, T)],
     is_interrupted: &dyn Fn() -> bool,
@@ -393,12 +420,13 @@ pub(crate) fn at_period_start<T>(
     for (group, argument) in groups {
         waiting.push((group.bandwidth.throttled()?.periods, group, argument));
     }
+    let mut result = Ok(());
     while !waiting.is_empty() && !is_interrupted() {
         let late = time::now() >= deadline;
         let mut still = Vec::with_capacity(waiting.len());
         for (periods, group, argument) in waiting {
             if late || group.bandwidth.throttled()?.periods != periods {
-                write(group, argument)?;
+                result = result.and(write(group, argument));
             } else {
                 still.push((periods, group, argument));
             }
@@ -408,7 +436,7 @@ pub(crate) fn at_period_start<T>(
             time::sleep(step);
         }
     }
-    Ok(())
+    result
 }
 
 #[cfg(test)]

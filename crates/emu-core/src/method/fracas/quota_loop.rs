@@ -153,7 +153,8 @@ impl QuotaLoop {
         problems.extend(work.governed.iter().filter_map(QuotaGroup::shortfall));
         let failures = work.unsettled.iter().map(|(_, error)| error).chain(&work.unset).chain(&work.unspread);
         for error in failures.chain(&work.unaligned).chain(&work.uncorrected) {
-            problems.push(format!("the quotas could not be looked after: {}", error.in_words()));
+            let hint = error.hint_text().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            problems.push(format!("the quotas could not be looked after: {}{hint}", error.in_words()));
         }
         if let Some(why) = self.thread.ended() {
             problems.push(format!(

@@ -419,6 +419,43 @@ fn a_quota_that_somebody_else_rewrites_is_told_and_counted() {
 }
 
 #[test]
+fn a_quota_of_the_programs_own_is_done_with_and_named() {
+    in_some_attempt(|| {
+        let demand = demand(&[0.4], Some(20), BEST);
+        let _alone = ALONE.lock();
+        let Some((_state, host)) = host(&demand) else { return };
+        if hierarchy_for(&host, Controller::Cpu).unwrap().version == 2 {
+            skip("version 2 lets a group have less than one below it");
+            return;
+        }
+        let busy = Busy::start(1, 1);
+        let mut session = engage(&host, &demand, Tasks::Processes(busy.pids()));
+        let group = crate::cgroup::testing::home(&host, busy.pids()[0], Controller::Cpu);
+        let quota_us = || fs::read_to_string(group.join("cpu.cfs_quota_us")).unwrap().trim().parse::<u64>();
+        let join = |group: &Path| fs::write(group.join("cgroup.procs"), busy.pids()[0].to_string()).unwrap();
+        let own = group.join("own");
+        fs::create_dir(&own).unwrap();
+        // Not while the quota of a group at rest is in force.
+        wait_until(|| fs::write(own.join("cpu.cfs_quota_us"), "20000").is_ok());
+        join(&own);
+        // Busy for 20 ms of 100 ms, it is at rest in between.
+        wait_until(|| quota_us() == Ok(4_000));
+        let is_named = |status: &Status, what: &str| status.problems.iter().any(|told| told.contains(what));
+        wait_until(|| is_named(&session.status(), "own has a quota of 20 % of a CPU"));
+        let status = session.status();
+        assert!(!is_named(&status, "could not be looked after"), "{:?}", status.problems);
+        session.retarget(&targets(&[0.1])).unwrap();
+        wait_until(|| is_named(&session.status(), "none above it may have less"));
+        assert!(!is_named(&session.status(), "somebody else"), "{:?}", session.status().problems);
+        join(&group);
+        fs::remove_dir(&own).unwrap();
+        wait_until(|| !is_named(&session.status(), "could not be looked after"));
+        assert_held(&busy, 0.1);
+        session.release().1.unwrap();
+    });
+}
+
+#[test]
 fn a_sleeping_program_has_a_lower_quota_until_it_is_used_up() {
     in_some_attempt(|| {
         let demand = demand(&[0.5], Some(20), BEST);
