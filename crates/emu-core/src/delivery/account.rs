@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::asked::{Asked, FULL};
-use crate::cpu_list::CpuId;
+use super::episode::Episode;
+use crate::cpu_list::{CpuId, CpuList};
 use crate::status::{Basis, Delivered};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
@@ -50,6 +51,8 @@ pub(super) struct Window {
     pub(super) is_whole: bool,
     /// CPU time of all processes, those that have ended included, by the kernel's ticks; `None` where it is not known.
     pub(super) used: Option<Nanos>,
+    /// CPUs that no busy task may use, as the program has bound them all to others.
+    pub(super) out_of_reach: CpuList,
 }
 
 impl Window {
@@ -59,7 +62,7 @@ impl Window {
     }
 
     /// Whether most was used by threads that began or ended in it.
-    fn is_of_passers(&self) -> bool {
+    pub(super) fn is_of_passers(&self) -> bool {
         self.is_whole && self.used.is_some_and(|used| self.seen() < used / 2)
     }
 
@@ -114,48 +117,6 @@ impl Sum {
 pub(super) fn student(freedom: u32) -> f64 {
     const FEW: [f64; 5] = [12.71, 4.30, 3.18, 2.78, 2.57];
     FEW.get(freedom as usize - 1).copied().unwrap_or_else(|| 1.96 + 2.5 / f64::from(freedom))
-}
-
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Episode {
-    /// Such time at a stretch until now, and the longest stretch.
-    now: Nanos,
-    longest: Nanos,
-    /// All such time, and what was got and asked for in it.
-    pub(super) total: Nanos,
-    got: f64,
-    asked: f64,
-    /// The part of it in which most was used by threads that began or ended between two looks.
-    passing: Nanos,
-    pub(super) reason: Option<String>,
-}
-
-impl Episode {
-    fn window(&mut self, is_off: bool, window: &Window, got: f64, asked: f64) {
-        if !is_off {
-            self.now = 0;
-            return;
-        }
-        let length = window.length;
-        self.passing += if window.is_of_passers() { length } else { 0 };
-        self.now += length;
-        self.longest = self.longest.max(self.now);
-        self.total += length;
-        self.got += got;
-        self.asked += asked;
-    }
-
-    /// Why: what was found, else what holds for most of the time.
-    fn reason(&self) -> Option<&str> {
-        let passers = (self.total > 0 && self.passing >= self.total / 2)
-            .then_some("most is used by threads that began or ended between two looks");
-        self.reason.as_deref().or(passers)
-    }
-
-    /// What was delivered, as a part of what was asked for.
-    fn ratio(&self) -> f64 {
-        self.got / self.asked
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -295,7 +256,17 @@ impl Account {
                 }
                 (run, asked * wall, wall)
             }
-            ref busy if self.are_on_every_cpu(busy) => (run, all, cpus as f64 * length),
+            ref busy if self.are_everywhere(busy, &window.out_of_reach) => {
+                let shares = || self.reachable(&window.out_of_reach);
+                let asked = shares().map(|(_, share)| share).sum::<f64>() * length;
+                let is_more = run > asked && self.asked.beyond(run, asked, length) > 0.0;
+                match is_more {
+                    false => (run, asked, shares().count() as f64 * length),
+                    true if run > all => (run, all, cpus as f64 * length),
+                    // Others may have had it on the CPUs that the busy ones may not use.
+                    true => return None,
+                }
+            }
             // No CPU gives a task so much, whatever the others have.
             _ => match window.tasks.iter().find_map(|task| self.too_much(task)) {
                 Some(told) => told,
@@ -307,10 +278,17 @@ impl Account {
         Some((got, asked))
     }
 
-    /// Whether each CPU of the zone has had one of these tasks: many may be bound to a part of them.
-    fn are_on_every_cpu(&self, busy: &[&TaskWindow]) -> bool {
+    /// The CPUs that busy tasks may use, and what was asked for of each.
+    fn reachable(&self, out_of_reach: &CpuList) -> impl Iterator<Item = (CpuId, f64)> {
+        let shares = self.asked.shares.iter().map(|(&cpu, &share)| (cpu, share));
+        shares.filter(|(cpu, _)| !out_of_reach.contains(*cpu))
+    }
+
+    /// Whether each CPU that these tasks may use has had one of them, and each may have one.
+    fn are_everywhere(&self, busy: &[&TaskWindow], out_of_reach: &CpuList) -> bool {
         let was_on = |cpu: CpuId| busy.iter().any(|task| task.cpus.0 == cpu || task.cpus.1 == cpu);
-        busy.len() >= self.asked.shares.len() && self.asked.shares.keys().all(|&cpu| was_on(cpu))
+        busy.len() >= self.reachable(out_of_reach).count()
+            && self.reachable(out_of_reach).all(|(cpu, _)| was_on(cpu))
     }
 
     /// What a task had, and might have had on the fastest CPU, where it had more.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::account::TaskWindow;
-use crate::cpu_list::CpuId;
+use super::account::{TaskWindow, Window};
+use crate::cpu_list::{CpuId, CpuList};
 use crate::speed::Targets;
+use crate::sys::affinity;
 use crate::sys::time::{self, Nanos};
 
 /// From this part of the time on, a task that computes or waits wants all that it can get. The rest is for wake-ups and for the
@@ -77,5 +78,20 @@ impl Asked {
         let could_run = if self.stops { share } else { 1.0 };
         (task.run + task.wait) as f64 >= FULL * could_run * wall
             || task.run as f64 >= FULL * self.highest() * wall
+    }
+
+    /// The CPUs that no busy task of a window may use, as the program has bound them all to others.
+    pub(super) fn out_of_reach(&self, window: &Window) -> CpuList {
+        let zone: CpuList = self.shares.keys().copied().collect();
+        let mut left = zone.clone();
+        for task in window.tasks.iter().filter(|task| self.is_busy(task)) {
+            // One that has ended does not tell.
+            let Ok(allowed) = affinity::get(task.tid) else { continue };
+            left = left.difference(&allowed);
+            if left.is_empty() {
+                break;
+            }
+        }
+        if left == zone { CpuList::default() } else { left }
     }
 }

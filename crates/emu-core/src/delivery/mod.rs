@@ -6,6 +6,7 @@
 
 mod account;
 mod asked;
+mod episode;
 mod meter;
 mod reading;
 mod reason;
@@ -94,7 +95,7 @@ impl Delivery {
     pub(crate) fn watch(
         host: &Host,
         zone: &Zone,
-        about: &About,
+        about: &'static About,
         running: f64,
         period: Duration,
     ) -> Result<Self> {
@@ -121,14 +122,7 @@ impl Delivery {
                 "/proc hides the processes of other users (hidepid): one that changes its user is not seen";
             lock(&shared.state).notes.push(note.into());
         }
-        let watcher = Watcher {
-            watch,
-            host: host.clone(),
-            shared: Arc::clone(&shared),
-            moves_clock,
-            burns: about.has(Trait::Burns),
-            ends_at_ticks: about.has(Trait::EndsAtTicks),
-        };
+        let watcher = Watcher { watch, host: host.clone(), shared: Arc::clone(&shared), about };
         let thread = thread::Builder::new()
             .name("emu-account".into())
             .spawn(move || watcher.run())
@@ -284,9 +278,7 @@ struct Watcher {
     watch: Watch,
     host: Host,
     shared: Arc<Shared>,
-    moves_clock: bool,
-    burns: bool,
-    ends_at_ticks: bool,
+    about: &'static About,
 }
 
 impl Watcher {
@@ -301,11 +293,16 @@ impl Watcher {
                 let is_changed = self.wait(length, generation);
                 let late = time::span(time::now() - begin).saturating_sub(length);
                 let spent = time::thread_cpu();
-                if self.moves_clock && !is_changed {
+                if self.about.has(Trait::MovesClock) && !is_changed {
                     self.measure_clocks();
                 }
                 let after = self.read(length > EXPLAINED);
-                let window = before.until(&after);
+                let mut window = before.until(&after);
+                // That binds tasks itself.
+                if !self.about.has(Trait::SplitsCpus) {
+                    let asked = lock(&self.shared.state).account.asked().clone();
+                    window.out_of_reach = asked.out_of_reach(&window);
+                }
                 self.note_escapes(&window, before.outside_until(&after), length > LAST / 2);
                 if let Some(off) = self.count(&window, generation, shortest) {
                     self.explain(off, late, &window, &before, &after);
@@ -407,15 +404,19 @@ impl Watcher {
             _ if late > LAST / 2 => {
                 Some(format!("emu was stopped, or got no CPU, for {:.1} s", late.as_secs_f64()))
             }
-            Off::Fast => {
-                reason::of_excess(&self.host.roots, &self.watch, window, &shares, self.ends_at_ticks)
-            }
+            Off::Fast => reason::of_excess(
+                &self.host.roots,
+                &self.watch,
+                window,
+                &shares,
+                self.about.has(Trait::EndsAtTicks),
+            ),
             Off::Slow => reason::of_limit(&self.host, &self.watch, window, &shares),
         };
         let load = || {
             let times = [&before.cpu_times, &after.cpu_times];
             let free = 1.0 - shares.values().sum::<f64>() / shares.len().max(1) as f64;
-            let burned = if self.burns { free } else { 0.0 };
+            let burned = if self.about.has(Trait::Burns) { free } else { 0.0 };
             reason::of_load(window, times, &shares, burned, stops)
         };
         let mut state = lock(&self.shared.state);

@@ -350,7 +350,8 @@ impl Reading {
         let used = self.used_until(later);
         // Some of what has run would be missing.
         let is_whole = self.is_whole && later.is_whole && used.is_some() && !self.has_joined(later);
-        Window { length: later.at - self.at, tasks, is_whole, used }
+        let length = later.at - self.at;
+        Window { length, tasks, is_whole, used, out_of_reach: CpuList::default() }
     }
 
     /// Whether a process that does not reap its children may have had one meanwhile.

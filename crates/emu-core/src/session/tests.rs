@@ -36,6 +36,7 @@ impl Emulation for Idle {
 
 /// The account of this process, which no emulation slows.
 fn delivery() -> Delivery {
+    static NONE: About = About::new("none");
     let host = Host::detect(&Roots::system()).unwrap();
     let zone = Zone {
         is_new: true,
@@ -44,7 +45,7 @@ fn delivery() -> Delivery {
         demand: Demand::new([(0, Target { share: 0.4, clock: None })].into()),
         tasks: Tasks::Processes(vec![std::process::id() as Pid]),
     };
-    Delivery::watch(&host, &zone, &About::new("none"), 1.0, Duration::ZERO).unwrap()
+    Delivery::watch(&host, &zone, &NONE, 1.0, Duration::ZERO).unwrap()
 }
 
 /// A session in which a file was changed that somebody else has changed since.

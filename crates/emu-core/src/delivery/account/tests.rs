@@ -19,7 +19,8 @@ fn task(cpu: CpuId, run: f64, wait: f64) -> TaskWindow {
 
 fn window(tasks: &[TaskWindow]) -> Window {
     let used = Some(tasks.iter().map(|task| task.run).sum());
-    Window { length: SECOND, tasks: tasks.to_vec(), is_whole: true, used }
+    let (tasks, out_of_reach) = (tasks.to_vec(), CpuList::default());
+    Window { length: SECOND, tasks, is_whole: true, used, out_of_reach }
 }
 
 fn share(seen: Option<Delivered>) -> Option<f64> {
@@ -47,6 +48,28 @@ fn a_task_that_sleeps_tells_nothing() {
         assert_eq!(account.zone(), None);
         assert!(account.used().is_some_and(|used| (used - 0.2).abs() < 1e-9));
         assert!(account.problems().is_empty());
+    }
+}
+
+#[test]
+fn tasks_bound_to_some_of_the_cpus_are_due_the_share_of_those() {
+    let window = |run: f64| Window {
+        used: Some((run * SECOND as f64) as Nanos),
+        // Of many, only a part is read.
+        is_whole: false,
+        out_of_reach: [0, 2].into_iter().collect(),
+        ..window(&[task(1, 0.1, 0.9), task(1, 0.1, 0.9), task(1, 0.1, 0.9)])
+    };
+    let asked = || asked(&[0.4, 0.3, 0.4], false);
+    for (run, off, told) in [
+        (0.3, None, Some(0.3)),
+        (0.2, Some(Off::Slow), Some(0.2)),
+        // What is more may be of tasks that are not bound.
+        (0.6, None, None),
+        (1.5, Some(Off::Fast), Some(0.5)),
+    ] {
+        let mut account = Account::new(asked());
+        assert_eq!((account.add(&window(run)), share(account.zone())), (off, told), "{run}");
     }
 }
 
