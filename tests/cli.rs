@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 
 use crate::common::{
-    EMU, ahead, alone, as_written, assert_nothing_left, assert_refused, can_emulate, comm, emu, finish,
-    groups_of, half, in_some_attempt, inside, methods, run, skip, some_method, start, state, until_child,
+    EMU, alone, as_written, assert_nothing_left, assert_refused, can_emulate, comm, emu, finish, groups_of,
+    half, in_some_attempt, inside, methods, run, skip, some_method, start, state, until_child,
     until_it_takes, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
@@ -191,7 +191,6 @@ fn the_json_is_there_after_a_command_that_cleans_its_folder() {
 #[test]
 fn a_command_is_started_only_when_its_speed_is_delivered() {
     let _alone = alone();
-    let _pause = ahead::Pause::begin();
     if !can_emulate() {
         return;
     }

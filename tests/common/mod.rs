@@ -3,7 +3,6 @@
 //! As root every emu gets a mount namespace with a state folder that only the tests use, so that emus outside of
 //! the tests neither refuse nor are refused.
 
-pub(crate) mod ahead;
 mod process;
 
 use std::ffi::OsStr;
@@ -32,7 +31,6 @@ pub(crate) const EMU: &str = env!("CARGO_BIN_EXE_emu");
 /// To be held by every test that emulates.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    ahead::begin();
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -54,7 +52,7 @@ pub(crate) fn skip(why: &str) {
 }
 
 /// The test that the calling thread runs: the harness names its threads so.
-pub(crate) fn this_test() -> String {
+fn this_test() -> String {
     thread::current().name().unwrap_or("a part of a test").to_owned()
 }
 

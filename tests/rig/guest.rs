@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use crate::common::{EMU, ahead, skip, this_test};
+use crate::common::{EMU, skip};
 
 /// Where the repository is.
 fn root() -> PathBuf {
@@ -54,8 +54,7 @@ impl Guest {
     /// Of 64-bit ARM, for programs built for it.
     pub(crate) const ARM64: Self = Self { options: "--kernel arm64" };
 
-    /// Boots it and runs a job of the folder `jobs` with these words; `None` where the rig cannot be had, or where the test
-    /// was run ahead.
+    /// Boots it and runs a job of the folder `jobs` with these words; `None` where the rig cannot be had.
     pub(crate) fn run(self, job: &str) -> Option<Report> {
         Some(self.run_with(rig()?, job))
     }
@@ -82,10 +81,9 @@ impl Guest {
 
 /// Runs jobs in guests at once, as far as the machine bears it.
 pub(crate) fn run_at_once<const N: usize>(jobs: [(Guest, String); N]) -> [Option<Report>; N] {
-    let Some(rig) = rig() else { return [const { None }; N] };
     thread::scope(|scope| {
-        jobs.map(|(guest, job)| scope.spawn(move || guest.run_with(rig, &job)))
-            .map(|guest| Some(guest.join().unwrap_or_else(|panic| resume_unwind(panic))))
+        jobs.map(|(guest, job)| scope.spawn(move || guest.run(&job)))
+            .map(|guest| guest.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })
 }
 
@@ -144,12 +142,9 @@ pub(crate) fn fetch(what: &[&str]) -> Result<(), String> {
 }
 
 /// Fetches packages, takes the symbols off the binary under test and builds the guest's program, once; says why where
-/// that is impossible. `None` also where another process has run the test.
+/// that is impossible.
 fn rig() -> Option<&'static Rig> {
     static RIG: OnceLock<Option<Rig>> = OnceLock::new();
-    if ahead::has_run(&this_test()) {
-        return None;
-    }
     RIG.get_or_init(|| {
         if let Err(why) = fetch(&["old", "new"]) {
             skip(&why);
