@@ -44,7 +44,7 @@ fn main() -> ExitCode {
             Failure::from(error).exit
         }
     });
-    reporter::say_the_rest();
+    output::stderr::say_the_rest();
     outcome.unwrap_or(Exit::Failure).finish()
 }
 

@@ -11,8 +11,9 @@ use emu_core::Error;
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 
+use super::stderr::say_the_rest;
 use crate::exit::Exit;
-use crate::{hints, reporter};
+use crate::hints;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
@@ -22,7 +23,7 @@ pub(crate) fn print(error: &Error) {
 }
 
 fn print_of(option: &str, error: &Error) {
-    reporter::say_the_rest();
+    say_the_rest();
     let _ = write!(anstream::stderr(), "{}", text(option, error));
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod errors;
 pub(crate) mod file;
 pub(crate) mod progress;
+pub(crate) mod stderr;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::account::{TaskWindow, Window};
+use super::window::{TaskWindow, Window};
 use crate::cpu_list::{CpuId, CpuList};
 use crate::speed::Targets;
 use crate::sys::affinity;

@@ -1,6 +1,6 @@
 //! The time for which tasks are too fast or too slow.
 
-use super::account::Window;
+use super::window::Window;
 use crate::sys::time::Nanos;
 
 #[derive(Debug, Clone, Default, PartialEq)]

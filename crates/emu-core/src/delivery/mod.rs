@@ -12,6 +12,7 @@ mod reading;
 mod reason;
 mod stretch;
 mod times;
+mod window;
 
 pub use stretch::{CpuStretch, Stretch};
 
@@ -31,11 +32,12 @@ use crate::sys::time::{self, Nanos};
 use crate::sys::{Pid, lock};
 use crate::zone::Zone;
 
-use account::{Account, Off, Window};
+use account::{Account, Off};
 use asked::{Asked, TOLERANCE, Way};
 use meter::Meter;
 use reading::{Reading, Watch};
 use stretch::Stretches;
+use window::Window;
 
 /// The first windows are short, so that short runs are told of too; each is twice as long as the one before, up to the last.
 const FIRST: Duration = Duration::from_millis(50);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::account::{TaskWindow, Window};
 use super::times::{ProcessTime, ThreadTime};
+use super::window::{TaskWindow, Window};
 use crate::cgroup::{self, Folder, Usage, lists, place};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};

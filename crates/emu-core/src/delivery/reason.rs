@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::account::Window;
 use super::reading::{Watch, name};
+use super::window::Window;
 use crate::cgroup::{Folder, place, tightest_of};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};

@@ -15,7 +15,7 @@ use super::args::CreateArgs;
 use super::keep::READY;
 use super::{asked_to_end, is_taken, names};
 use crate::exit::{Exit, Failure};
-use crate::reporter::say_in_time;
+use crate::output::stderr::say_in_time;
 use crate::signals::Signals;
 
 /// How often it looks for signals that it was not woken for.

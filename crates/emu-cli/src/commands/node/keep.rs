@@ -17,7 +17,7 @@ use crate::control::{Asked, Control, Joined, Member, Removal, Source, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output::file::OutputFile;
-use crate::reporter::say_the_rest;
+use crate::output::stderr::say_the_rest;
 use crate::signals::{Came, Signals, until};
 use crate::supervise::lives;
 use crate::zone::follow::Follow;
