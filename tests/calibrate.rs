@@ -32,7 +32,7 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     let dir = tempfile::tempdir().unwrap();
     let record = dir.path().join("record");
     let line = format!(
-        "calibrate --quick --seed 3 --reps 2 --size 200,1000 --preset semode-2021 --explain --step {} --out",
+        "calibrate --quick --seed 3 --reps 2 --size 200,2000 --preset semode-2021 --explain --step {} --out",
         step()
     );
     let ended = run(emu(words(&line)).arg(&record), "");
@@ -47,7 +47,7 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     common::samples(&record);
     let samples = json["result"]["samples"].as_array().unwrap();
     // Each of both passes has a sample of its own, of the last size.
-    assert_eq!(json["result"]["sizes"], serde_json::json!([200, 1000]));
+    assert_eq!(json["result"]["sizes"], serde_json::json!([200, 2000]));
     let alike =
         |one: &Value, other: &Value| one["quota"] == other["quota"] && one["threads"] == other["threads"];
     assert!(
@@ -86,8 +86,8 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     for (bad, part) in [
         (text[..text.len() / 2].to_owned(), "cannot be understood"),
         (
-            text.replacen("\"equations\": 1000", "\"equations\": 500", 1),
-            "bad of 500 equations with record of 1000",
+            text.replacen("\"equations\": 2000", "\"equations\": 1000", 1),
+            "bad of 1000 equations with record of 2000",
         ),
         (text.replacen("\"schema\": 1", "\"schema\": 99", 1), "version 99"),
         (text.replacen("\"name\": \"calibrate\"", "\"name\": \"noise\"", 1), "one of emu noise"),
