@@ -144,16 +144,16 @@ impl Watch {
         let before = adopted();
         let (listed, in_groups) = self.listed();
         let known = std::mem::take(&mut self.known);
-        let are_many = known.len() > THREADS_MAX;
-        // Whether a process reaps its children is looked at when it is met, and of one in each look again.
+        let are_many = listed.len() > THREADS_MAX;
+        // Whether a process reaps its children is looked at when it is met, but of many, and of one in each look again.
         self.looks += 1;
         let again = known.keys().nth(self.looks % known.len().max(1)).copied();
         for pid in listed.iter().chain(known.keys().filter(|pid| !listed.contains(pid))).copied() {
             let last = known.get(&pid).filter(|_| are_many);
             let Some((mut process, stat)) = self.read_process(pid, last) else { continue };
             let before = known.get(&pid).filter(|known| known.starttime == process.starttime);
-            process.reaps = before.is_none_or(|before| before.reaps)
-                && (before.is_some() && again != Some(pid) || self.reaps(pid));
+            let is_looked_at = is_counted && if before.is_some() { again == Some(pid) } else { !are_many };
+            process.reaps = before.is_none_or(|before| before.reaps) && (!is_looked_at || self.reaps(pid));
             let is_known = || before.is_some();
             let is_let_go = self.let_go.contains(&pid);
             if !listed.contains(&pid) && (is_let_go || !is_known()) {
