@@ -39,10 +39,7 @@ fn main() -> ExitCode {
     output::errors::explain_panics();
     let outcome = panic::catch_unwind(|| match refuse_start() {
         Ok(()) => command(),
-        Err(error) => {
-            output::errors::print(&error);
-            Failure::from(error).exit
-        }
+        Err(error) => tell(&error.into()),
     });
     output::stderr::say_the_rest();
     outcome.unwrap_or(Exit::Failure).finish()
@@ -58,12 +55,14 @@ fn command() -> Exit {
         Err(error) => return output::errors::print_usage(&error),
     }
     match Cli::try_parse() {
-        Ok(cli) => cli.command.act().unwrap_or_else(|failure| {
-            failure.error.iter().for_each(output::errors::print);
-            failure.exit
-        }),
+        Ok(cli) => cli.command.act().unwrap_or_else(|failure| tell(&failure)),
         Err(error) => output::errors::print_usage(&error),
     }
+}
+
+fn tell(failure: &Failure) -> Exit {
+    failure.error.iter().for_each(output::errors::print);
+    failure.exit
 }
 
 /// A set-user-ID emu would run the commands of anybody as its owner, a set-group-ID one with its group.

@@ -101,8 +101,9 @@ pub static WORKLOADS: &[&dyn Workload] = &[
     &stream::Stream,
 ];
 
-/// Work for one CPU, and for several: what a first look takes. Traffic that a slower CPU does not slow teaches least for its time, traffic as fast as it goes is
-/// bound to the CPU as the loop is, and `stream` takes seconds to fill its memory for a window of milliseconds.
+/// Work for one CPU, and for several: what a first look takes. Traffic that a slower CPU does not slow teaches least for its
+/// time, traffic as fast as it goes is bound to the CPU as the loop is, and `stream` takes seconds to fill its memory for a
+/// window of milliseconds.
 pub const BUSY: [&str; 4] = ["cpu-loop", "multithread", "multiprocess", "sleep-compute"];
 
 /// The workload of that name.

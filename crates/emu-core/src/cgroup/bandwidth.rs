@@ -82,7 +82,8 @@ impl Bandwidth {
         let now = Limit::read(&self.folder)?;
         let shorter = now.is_some_and(|now| now.period_us > period_us && now.quota != Quota::Max);
         let Err(error) = self.write_v1(limit, now, shorter) else { return Ok(()) };
-        let below = highest_below(&self.folder).filter(|_| error.raw_os_error() == Some(libc::EINVAL));
+        let is_invalid = error.raw_os_error() == Some(libc::EINVAL);
+        let below = is_invalid.then(|| highest_below(&self.folder)).flatten();
         let result = match below {
             None => Err(error),
             Some((cpus, group)) if limit.cpus().is_some_and(|wanted| wanted < cpus) => {
@@ -112,7 +113,7 @@ impl Bandwidth {
 
     /// The most that a group below has, in CPUs, where the kernel gives this one no less: on v1.
     pub(crate) fn floor(&self) -> Option<f64> {
-        highest_below(&self.folder).map(|(cpus, _)| cpus).filter(|_| self.folder.version == 1)
+        (self.folder.version == 1).then(|| highest_below(&self.folder))?.map(|(cpus, _)| cpus)
     }
 
     /// A burst would let a program that slept run faster than the emulated CPU.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::lists;
 use crate::control_file;
+use crate::cpu_list::CpuId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hint::Hint;
 use crate::host::delegation::{CONTROLLERS, PROCS, SUBTREE_CONTROL, can_enable, is_open};
@@ -73,6 +74,17 @@ pub(crate) fn makers(home: &Path) -> impl Iterator<Item = u32> {
 pub(crate) fn other_emu(proc: &Path, home: &Path) -> Option<u32> {
     let lives = |pid: &u32| *pid != std::process::id() && proc.join(pid.to_string()).exists();
     makers(home).find(lives)
+}
+
+/// The group of a CPU, below the zone's, where each has one.
+pub(crate) fn of_cpu(zone: &Path, cpu: CpuId) -> PathBuf {
+    zone.join(format!("cpu{cpu}"))
+}
+
+/// Whether a group has a name as [`of_cpu`] gives it.
+pub(crate) fn is_of_cpu(group: &Path) -> bool {
+    let number = group.file_name().and_then(|name| name.to_str()?.strip_prefix("cpu"));
+    number.is_some_and(|number| number.parse::<CpuId>().is_ok())
 }
 
 pub(crate) fn is_group(folder: &Path) -> bool {

@@ -83,8 +83,6 @@ struct State {
     shortest: Duration,
     /// When the next window may begin; `None` while the tasks run freely on purpose.
     from: Option<Nanos>,
-    /// Whether the method itself has let tasks run for longer than was asked.
-    is_late: bool,
     is_ending: bool,
     /// Processes that live on after those that the zone was made for.
     notes: Vec<String>,
@@ -111,7 +109,6 @@ impl Delivery {
             generation: 0,
             shortest: shortest(period),
             from: Some(time::now()),
-            is_late: false,
             is_ending: false,
             notes: Vec::new(),
             let_go: BTreeSet::new(),
@@ -169,8 +166,7 @@ impl Delivery {
     }
 
     pub(crate) fn tell(&self, status: &mut Status) {
-        let mut state = lock(&self.shared.state);
-        state.is_late = status.cpus.iter().any(|cpu| cpu.set > cpu.asked.share * (1.0 + TOLERANCE));
+        let state = lock(&self.shared.state);
         let State { account, meter, notes, .. } = &*state;
         let moves_clock = self.way.moves_clock;
         let basis = if moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
@@ -208,7 +204,7 @@ impl Delivery {
         status.used = account.used();
         account.problems().into_iter().for_each(|problem| status.add_problem(problem));
         if self.costs.is_some() && account.elapsed() >= SEARCHED && account.has_unexplained_excess() {
-            status.add_problem(if state.is_late {
+            status.add_problem(if is_late(status) {
                 "emu has let the tasks run for too long: it had no CPU in time to stop them".into()
             } else {
                 "what switching the tasks costs may be overrated, and made up for too well: it is measured anew before the \
@@ -224,10 +220,8 @@ impl Delivery {
     pub(crate) fn end(mut self, status: &mut Status) {
         self.join();
         self.tell(status);
-        let state = lock(&self.shared.state);
-        if let Some(kept) =
-            self.costs.as_ref().filter(|_| !state.is_late && state.account.has_unexplained_excess())
-        {
+        let are_wrong = !is_late(status) && lock(&self.shared.state).account.has_unexplained_excess();
+        if let Some(kept) = self.costs.as_ref().filter(|_| are_wrong) {
             kept::forget(kept);
         }
     }
@@ -239,6 +233,11 @@ impl Delivery {
             let _ = thread.join();
         }
     }
+}
+
+/// Whether the method itself has let tasks run for longer than was asked.
+fn is_late(status: &Status) -> bool {
+    status.cpus.iter().any(|cpu| cpu.set > cpu.asked.share * (1.0 + TOLERANCE))
 }
 
 /// A share that is far off and may yet be right tells nothing, as does one that may be anything.

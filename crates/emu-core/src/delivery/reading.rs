@@ -62,7 +62,8 @@ pub(super) struct Watch {
     /// The threads read last time: they are read again, so that two readings have them.
     threads: Vec<Pid>,
     turn: usize,
-    last_pid: LastPid,
+    /// Known once it is asked for.
+    last_pid: Option<LastPid>,
     looks: usize,
 }
 
@@ -81,8 +82,7 @@ pub(super) struct Reading {
     adopted: Option<Nanos>,
     /// Whether all threads were read.
     is_whole: bool,
-    /// Whether a process does not reap its children, and the last process number given out then, if that is known.
-    has_unreaped: bool,
+    /// The last process number given out, if that is known; of interest where a process does not reap its children.
     last_pid: Option<Pid>,
     pub(super) cpu_times: BTreeMap<CpuId, CpuTimes>,
 }
@@ -122,7 +122,7 @@ impl Watch {
             let_go: BTreeSet::new(),
             threads: Vec::new(),
             turn: 0,
-            last_pid: LastPid::of(&proc),
+            last_pid: None,
             looks: 0,
             proc,
         };
@@ -175,7 +175,7 @@ impl Watch {
                 }
             }
         }
-        for parent in reading.without_children(&known) {
+        for parent in if is_counted { reading.without_children(&known) } else { Vec::new() } {
             let both = [&mut reading.processes, &mut self.known].map(|processes| processes.get_mut(&parent));
             both.into_iter().flatten().for_each(|process| process.reaps = false);
         }
@@ -184,8 +184,9 @@ impl Watch {
             let times = self.cpus.iter().filter_map(|cpu| Some((cpu, CpuTimes::of(&stat, cpu)?)));
             reading.cpu_times = times.collect();
         }
-        reading.has_unreaped = is_counted && reading.processes.values().any(|process| !process.reaps);
-        reading.last_pid = reading.has_unreaped.then(|| self.last_pid.read()).flatten();
+        if reading.has_unreaped() {
+            reading.last_pid = self.last_pid.get_or_insert_with(|| LastPid::of(&self.proc)).read();
+        }
         reading.at = time::now();
         reading.used_by_group = self.usage.as_ref().and_then(Usage::read);
         // One that ended and was waited for meanwhile would count twice.
@@ -272,9 +273,7 @@ impl Watch {
             let below = group.strip_prefix(&hierarchy.mount);
             self.groups().iter().any(|zone| zone.path.strip_prefix(&zone.hierarchy.mount) == below)
         };
-        let number = group.file_name().and_then(|name| name.to_str()?.strip_prefix("cpu"));
-        let is_of_cpu = number.is_some_and(|number| number.parse::<CpuId>().is_ok());
-        is_zone(group) || is_of_cpu && group.parent().is_some_and(is_zone)
+        is_zone(group) || place::is_of_cpu(group) && group.parent().is_some_and(is_zone)
     }
 
     /// The group of a thread that is in none of the zone's groups, in a hierarchy that has them.
@@ -347,17 +346,22 @@ impl Reading {
             })
         };
         let tasks = later.threads.iter().filter_map(task).filter(|task| task.wall > 0).collect();
-        let used = self.used_until(later);
+        let has_joined = self.has_joined(later);
+        let used = self.used_until(later, has_joined);
         // Some of what has run would be missing.
-        let is_whole = self.is_whole && later.is_whole && used.is_some() && !self.has_joined(later);
+        let is_whole = self.is_whole && later.is_whole && used.is_some() && !has_joined;
         let length = later.at - self.at;
         Window { length, tasks, is_whole, used, out_of_reach: CpuList::default() }
+    }
+
+    fn has_unreaped(&self) -> bool {
+        self.processes.values().any(|process| !process.reaps)
     }
 
     /// Whether a process that does not reap its children may have had one meanwhile.
     fn may_have_lost(&self, later: &Self) -> bool {
         let were_born = self.last_pid != later.last_pid || later.last_pid.is_none();
-        (self.has_unreaped || later.has_unreaped) && were_born
+        were_born && (self.has_unreaped() || later.has_unreaped())
     }
 
     /// Processes that are there, and have not got the account of a child that was `known` and has ended.
@@ -393,7 +397,7 @@ impl Reading {
 
     /// By the account of the group, or, with those that have left it, by that of the processes. What one that has ended used is
     /// its parent's, who has waited for it; it is not known where the parent is no member, nor this process, which adopts orphans.
-    fn used_until(&self, later: &Self) -> Option<Nanos> {
+    fn used_until(&self, later: &Self, has_joined: bool) -> Option<Nanos> {
         let is_same = |pid: &Pid, one: &ProcessTime| {
             later.processes.get(pid).is_some_and(|now| now.starttime == one.starttime)
         };
@@ -404,7 +408,7 @@ impl Reading {
         let adopted = self.adopted.zip(later.adopted).map(|(before, after)| after - before);
         let difference = sum(later) - sum(self) + adopted.unwrap_or(0);
         // What somebody else has waited for is missing.
-        let is_lost = self.has_joined(later) || self.may_have_lost(later);
+        let is_lost = has_joined || self.may_have_lost(later);
         let is_known = !is_lost && (all_known || (adopted.is_some() && difference >= 0));
         let by_processes = is_known.then(|| difference.max(0));
         by_processes.max(self.used_by_group.zip(later.used_by_group).map(|(before, after)| after - before))

@@ -166,9 +166,7 @@ impl StateDir {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|cause| Error::file("open", &path, cause.into()))
-            .map_err(|error| {
-                error.hint_on(&NO_FILE, "it must be a file, not a folder or a link; remove it")
-            })?;
+            .map_err(|e| e.hint_on(&NO_FILE, "it must be a file, not a folder or a link; remove it"))?;
         let is_ours =
             lock_within(&file, patience).map_err(|cause| Error::file("lock", &path, cause.into()))?;
         let file = File::from(file);

@@ -17,7 +17,7 @@ fn used(before: &[(Pid, ProcessTime)], after: &[(Pid, ProcessTime)]) -> Option<N
         processes: processes.iter().copied().collect(),
         ..Reading::default()
     };
-    reading(before).used_until(&reading(after)).map(|used| used / USER_TICK)
+    reading(before).used_until(&reading(after), false).map(|used| used / USER_TICK)
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn what_orphans_have_used_is_with_what_adopts_them() {
         ..Reading::default()
     };
     // Each has a child and ends.
-    assert_eq!(reading(2, 3, 20).used_until(&reading(5, 1, 60)), Some(38 * USER_TICK));
+    assert_eq!(reading(2, 3, 20).used_until(&reading(5, 1, 60), false), Some(38 * USER_TICK));
     // One that others have waited for.
-    assert_eq!(reading(2, 3, 20).used_until(&reading(5, 1, 20)), None);
+    assert_eq!(reading(2, 3, 20).used_until(&reading(5, 1, 20), false), None);
 }
 
 #[test]
@@ -51,16 +51,15 @@ fn what_a_group_has_used_counts_where_processes_do_not_tell() {
     let group = |used_by_group: i64| Reading { used_by_group: Some(used_by_group), ..Reading::default() };
     let with = |ticks| Reading { processes: [(2, process(0, ticks))].into(), ..group(5 * USER_TICK) };
     // A child that nobody has waited for; and a process that has left the group.
-    assert_eq!(with(50).used_until(&group(9 * USER_TICK)), Some(4 * USER_TICK));
-    assert_eq!(with(50).used_until(&with(57)), Some(7 * USER_TICK));
+    assert_eq!(with(50).used_until(&group(9 * USER_TICK), false), Some(4 * USER_TICK));
+    assert_eq!(with(50).used_until(&with(57), false), Some(7 * USER_TICK));
 }
 
 #[test]
 fn children_that_are_not_reaped_may_have_used_anything() {
-    let reading = |has_unreaped, last_pid| Reading {
-        processes: [(1, process(0, 10))].into(),
+    let reading = |has_unreaped: bool, last_pid| Reading {
+        processes: [(1, ProcessTime { reaps: !has_unreaped, ..process(0, 10) })].into(),
         is_whole: true,
-        has_unreaped,
         last_pid,
         ..Reading::default()
     };

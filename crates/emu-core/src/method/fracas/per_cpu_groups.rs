@@ -249,9 +249,9 @@ impl CpuGroups {
     /// The next group in turn that is of one of these CPUs, or the next one where none is.
     fn next_place(&self, last: usize, bound: Option<&CpuList>) -> usize {
         let count = self.groups.len().max(1);
-        let mut turn = (1..=count).map(|step| (last + step) % count);
+        let first = (last + 1) % count;
+        let mut turn = (first..first + count).map(|place| place % count);
         let may_be_on = |group: &CpuGroup| bound.is_none_or(|cpus| cpus.contains(group.cpu));
-        let first = turn.clone().next().unwrap_or(0);
         turn.find(|&place| self.groups.get(place).is_some_and(may_be_on)).unwrap_or(first)
     }
 
@@ -332,7 +332,7 @@ impl CpuGroups {
     /// Those of version 1 below a folder, which has no cpuset.
     pub(super) fn below(folder: &Path, cpus: &CpuList) -> Self {
         let part = |path: PathBuf| Part::of(Folder { version: 1, path });
-        let group = |cpu| CpuGroup { cpu, parts: vec![part(folder.join(format!("cpu{cpu}")))] };
+        let group = |cpu| CpuGroup { cpu, parts: vec![part(place::of_cpu(folder, cpu))] };
         Self {
             homes: vec![part(folder.to_owned())],
             groups: cpus.iter().map(group).collect(),
@@ -349,7 +349,7 @@ impl CpuGroups {
 }
 
 fn make(home: &Part, cpu: CpuId, count: usize, journal: &Journal) -> Result<Part> {
-    let path = home.folder.path.join(format!("cpu{cpu}"));
+    let path = place::of_cpu(&home.folder.path, cpu);
     let members = home.folder.threads_name().to_owned();
     journal.record(&Undo::Group { path: path.clone(), members, return_to: home.members.clone() })?;
     fs::create_dir(&path).map_err(|e| Error::file("make", &path, e))?;

@@ -126,7 +126,7 @@ impl QuotaGroup {
     fn set(&mut self, cpus: f64, period_us: u64, is_resting: bool) -> Result<()> {
         let turns = self.turns(cpus, period_us);
         let is_resting = is_resting && turns.is_some_and(|turns| turns.resting_share().is_some());
-        self.write(|this| this.limit_now(cpus, period_us, is_resting))?;
+        self.write(cpus, self.limit_now(cpus, period_us, is_resting))?;
         (self.asked, self.period_us) = (cpus, period_us);
         self.trim.restart();
         (self.arrears, self.extra_us) = (Arrears::default(), 0);
@@ -137,19 +137,6 @@ impl QuotaGroup {
 
     /// The limit that gives `asked` CPUs to a group in use, or less to one at rest.
     fn limit_now(&self, asked: f64, period_us: u64, is_resting: bool) -> Limit {
-        self.above_floor(asked, self.limit_in_turn(asked, period_us, is_resting))
-    }
-
-    /// What is less than was asked for is a correction, and has to do without what the kernel refuses.
-    fn above_floor(&self, asked: f64, mut limit: Limit) -> Limit {
-        let floor = self.floor.filter(|floor| *floor <= asked);
-        if let (Some(floor), Quota::Micros(micros)) = (floor, &mut limit.quota) {
-            *micros = (*micros).max((floor * limit.period_us as f64).ceil() as u64);
-        }
-        limit
-    }
-
-    fn limit_in_turn(&self, asked: f64, period_us: u64, is_resting: bool) -> Limit {
         let mut full = self.limit(asked, period_us);
         if let (Quota::Micros(micros), false) = (&mut full.quota, is_resting) {
             *micros += self.extra_us;
@@ -172,12 +159,12 @@ impl QuotaGroup {
             .then(|| QuotaTurns::new(asked, period_us, self.tick))
     }
 
-    /// Writes what `limit` works out, and what it works out for another floor, where that is why the kernel has refused it.
-    fn write(&mut self, limit: impl Fn(&Self) -> Limit) -> Result<()> {
-        let mut wanted = limit(self);
+    /// Writes a limit for a group that is to have `asked` CPUs, or the least above it that the kernel accepts.
+    fn write(&mut self, asked: f64, limit: Limit) -> Result<()> {
+        let mut wanted = self.above_floor(asked, limit);
         if let Err(error) = self.bandwidth.set_limit(wanted) {
             self.floor = self.bandwidth.floor();
-            let refused = std::mem::replace(&mut wanted, limit(self));
+            let refused = std::mem::replace(&mut wanted, self.above_floor(asked, limit));
             if wanted == refused {
                 return Err(error);
             }
@@ -185,6 +172,15 @@ impl QuotaGroup {
         }
         (self.written, self.foreign) = (Some(wanted), None);
         Ok(())
+    }
+
+    /// What is less than was asked for is a correction, and has to do without what the kernel refuses.
+    fn above_floor(&self, asked: f64, mut limit: Limit) -> Limit {
+        let floor = self.floor.filter(|floor| *floor <= asked);
+        if let (Some(floor), Quota::Micros(micros)) = (floor, &mut limit.quota) {
+            *micros = (*micros).max((floor * limit.period_us as f64).ceil() as u64);
+        }
+        limit
     }
 
     /// Tells of a limit that somebody else has written, which is left until something else is asked for. A group that
@@ -311,7 +307,7 @@ impl QuotaGroup {
     }
 
     pub(crate) fn renew(&mut self) -> Result<()> {
-        self.write(|this| this.limit_now(this.asked, this.period_us, this.rest.is_resting()))
+        self.write(self.asked, self.limit_now(self.asked, self.period_us, self.rest.is_resting()))
     }
 
     /// Tells which turns are to be ended: those that this quota ends, in each period since one that began at `begin`. The
@@ -335,23 +331,21 @@ impl QuotaGroup {
     /// Gives the group the kernel's shortest period, until something is asked for.
     pub(super) fn hasten(&mut self) -> Result<()> {
         let period_us = PERIOD_MIN.as_micros() as u64;
-        self.write(|_| Limit { quota: Quota::Micros(period_us), period_us })
+        self.write(self.asked, Limit { quota: Quota::Micros(period_us), period_us })
     }
 
     /// Makes the next period longer by so much, until [`renew`](Self::renew) in it. The kernel takes up the period
     /// when the one under way ends, the quota at once: it counts in both periods, so that each has half of what is
     /// added. Both writes also forgive an overrun.
     pub(super) fn lengthen(&mut self, by_us: u64) -> Result<()> {
-        self.write(|this| {
-            let mut limit = this.limit_now(this.asked, this.period_us, this.rest.is_resting());
-            if let Quota::Micros(micros) = &mut limit.quota {
-                let added = *micros as f64 * by_us as f64 / limit.period_us.max(1) as f64 / 2.0;
-                let forgiven = this.overrun() as f64 / 1e3;
-                *micros = ((*micros as f64 + added - forgiven) as u64).max(QUOTA_MIN_US);
-            }
-            limit.period_us += by_us;
-            this.above_floor(this.asked, limit)
-        })
+        let mut limit = self.limit_now(self.asked, self.period_us, self.rest.is_resting());
+        if let Quota::Micros(micros) = &mut limit.quota {
+            let added = *micros as f64 * by_us as f64 / limit.period_us.max(1) as f64 / 2.0;
+            let forgiven = self.overrun() as f64 / 1e3;
+            *micros = ((*micros as f64 + added - forgiven) as u64).max(QUOTA_MIN_US);
+        }
+        limit.period_us += by_us;
+        self.write(self.asked, limit)
     }
 
     pub(crate) fn settle_at(&self) -> Option<Nanos> {
@@ -382,7 +376,8 @@ impl QuotaGroup {
             self.rest.observe(&now, &turns);
             self.pay(&turns, had_rested);
         }
-        Ok(self.written != Some(self.limit_now(self.asked, self.period_us, self.rest.is_resting())))
+        let wanted = self.limit_now(self.asked, self.period_us, self.rest.is_resting());
+        Ok(self.written != Some(self.above_floor(self.asked, wanted)))
     }
 }
 
